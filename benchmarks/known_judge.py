@@ -8,7 +8,7 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.agents import DpoAgent, Fit, PpoAgent, TrainingHooks
 from nvtrader_pipelines.policies.agents.dpo_training import pair_gains
 from nvtrader_pipelines.policies.preference_data import PreferenceData, Tuning
-from nvtrader_pipelines.preferences.pair_order import HoldoutAuc, holdout_auc, orient
+from nvtrader_pipelines.preferences.holdout_auc import HoldoutAuc, holdout_auc, orient
 
 SPEC, WINDOW = EnvSpec(), (300, 2500)  # of the sample
 START = PpoAgent(total_timesteps=4096)

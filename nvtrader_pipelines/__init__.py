@@ -4,11 +4,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from nvtrader_pipelines.components.document import frame_of
     from nvtrader_pipelines.execution.plan_decision import Approve, Equal, Override, Reject, Skip
     from nvtrader_pipelines.experiments.spec import ExperimentSpec
-    from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
+    from nvtrader_pipelines.orchestration import PipelineError
     from nvtrader_pipelines.research.search_settings import SearchSettings
-    from nvtrader_pipelines.service.documents.document import frame_of
     from nvtrader_pipelines.service.python_api import Pipeline
     from nvtrader_pipelines.storage.errors import StorageError
 
@@ -29,10 +29,10 @@ _MODULES = {  # imported on first use: importing the package costs nothing
     **dict.fromkeys(("Approve", "Equal", "Override", "Reject", "Skip"), "execution.plan_decision"),
     "ExperimentSpec": "experiments.spec",
     "Pipeline": "service.python_api",
-    "PipelineError": "orchestration.pipeline_error",
+    "PipelineError": "orchestration",
     "SearchSettings": "research.search_settings",
     "StorageError": "storage.errors",
-    "frame_of": "service.documents.document",
+    "frame_of": "components.document",
 }
 
 

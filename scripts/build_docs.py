@@ -15,23 +15,29 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from nvtrader_pipelines.service.api.app import create_app
-from nvtrader_pipelines.service.api.guard import Access
+from nvtrader_pipelines.runs.experiment_document import SmokeDocument
+from nvtrader_pipelines.scoreboard.board import ScoredEntrant
+from nvtrader_pipelines.service.api.access import Access
+from nvtrader_pipelines.service.api.app import FAMILIES, create_app
 from nvtrader_pipelines.service.cli.family_commands import words_of
-from nvtrader_pipelines.service.cli.help_panels import PANELS
 from nvtrader_pipelines.service.cli.options import EPILOG
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES as COMPONENTS
 from nvtrader_pipelines.service.documents.catalogue import family_members
-from nvtrader_pipelines.service.documents.experiment_facts import SmokeDocument
 from nvtrader_pipelines.service.documents.home_facts import CreatedHome, RestoredHome
-from nvtrader_pipelines.service.documents.scoreboard_facts import ScoredEntrant
-from nvtrader_pipelines.service.operations.families import FAMILIES
+from nvtrader_pipelines.service.operations.accounts import Accounts
+from nvtrader_pipelines.service.operations.experiments import Experiments
+from nvtrader_pipelines.service.operations.feedback import Feedback
+from nvtrader_pipelines.service.operations.home import WholeHome
 from nvtrader_pipelines.service.operations.operation import operations_of
+from nvtrader_pipelines.service.operations.plans import Plans
+from nvtrader_pipelines.service.operations.policies import Policies
+from nvtrader_pipelines.service.operations.searches import Searches
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import TABLES
 from nvtrader_pipelines.storage.tables.research import SPANS
+from scripts.index_commands import PANELS
 
 OPERATIONS = [
     (family, name, words_of(family, name, one), one)
@@ -117,6 +123,30 @@ def documents() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+STEPS = {  # what happens when: operation and its place on the page
+    "market": (WholeHome, "ingest", "environment"),
+    "experiment": (Experiments, "new", ""),
+    "search": (Searches, "start", "autoresearch"),
+    "run": (Experiments, "train", "training"),
+    "gate": (Policies, "promote", "policies"),
+    "plan": (Accounts, "trade", "decisions"),
+    "decision": (Plans, "decide", "decisions"),
+    "pair": (Feedback, "pairs", "agreement"),
+    "tuned run": (Feedback, "train", "agreement"),
+}
+
+
+def picture() -> str:
+    """Draw what happens when: the command, the route and the place on the page of each step."""
+    lines = []
+    for number, (title, (family, name, place)) in enumerate(STEPS.items()):
+        one = operations_of(family)[name]
+        doors = [f"nvtrader {' '.join(words_of(family, name, one))}", one.route, f"page: #{place}" if place else ""]
+        lines.append(f'  s{number}["<b>{title}</b><br/>{"<br/>".join(filter(None, doors))}"]')
+    arrows = " --> ".join(f"s{number}" for number in range(len(lines)))
+    return "\n".join(["```mermaid", "flowchart TB", *lines, f"  {arrows}", "```"])
+
+
 def use_cases(operations: Sequence[tuple[Any, ...]] = OPERATIONS) -> str:
     """Write the page of all use cases: the command, the Python call, the route and the tool of each."""
     parts = [
@@ -124,6 +154,7 @@ def use_cases(operations: Sequence[tuple[Any, ...]] = OPERATIONS) -> str:
         "Each use case is one function, which every door calls. They stand in the order of what happens when: market, "
         "experiment, search, run, gate, plan, decision, pair, tuned run. `pipeline` is a `Pipeline`; a tool is the "
         "name for a model that calls functions.",
+        picture(),
     ]
     for family, members in groupby(operations, key=lambda entry: entry[0]):
         place = f"pipeline.{family.__name__.lower()}" if family.command else "pipeline"
@@ -201,14 +232,7 @@ def _kind(schema: dict[str, Any]) -> str:
     return str(schema.get("const", schema.get("type", "any")))
 
 
-def results() -> str:
-    """Write the page of results, from the README."""
-    text = (ROOT / "README.md").read_text()
-    return f"# Results\n{text.partition('## Results')[2].partition('<!-- results:end -->')[0]}"
-
-
-MADE = {  # pages made from the code and the README
-    "results.md": results,
+MADE = {  # pages made from the code
     "reference/components.md": components,
     "reference/tables.md": tables,
     "reference/use-cases.md": use_cases,
@@ -221,7 +245,7 @@ MADE = {  # pages made from the code and the README
 def lay_out() -> None:
     """Put every page into one folder."""
     shutil.rmtree(PAGES, ignore_errors=True)
-    shutil.copytree(ROOT / "docs", PAGES, ignore=shutil.ignore_patterns("theme", "results.json"))
+    shutil.copytree(ROOT / "docs", PAGES, ignore=shutil.ignore_patterns("theme"))
     for source, page in ELSEWHERE.items():
         text = (ROOT / source).read_text().replace("](docs/", "](")
         (PAGES / page).write_text(text)

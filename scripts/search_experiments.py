@@ -28,8 +28,8 @@ from nvtrader_pipelines.research.session_store import create_session, session_ba
 from nvtrader_pipelines.storage.home import Home
 from scripts.readme_results.markdown import replace_block
 
-DOCS = Path(__file__).resolve().parents[1] / "docs"
-RESULTS, PAGE = DOCS / "search-experiments", DOCS / "search-experiments.md"
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS, PAGE = ROOT / "benchmarks" / "search_experiments", ROOT / "docs" / "search-experiments.md"
 YEAR = 252
 N_NAMES, N_SESSIONS = 6, 8 * YEAR  # of a small market, so that a trial takes a tenth of a second
 VALIDATED, SEALED = 5 * YEAR, 3 * YEAR  # sessions before the end at which the two windows begin

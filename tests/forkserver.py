@@ -1,6 +1,10 @@
-"""Fork server shared by commands, so that training workers need no imports of their own."""
+"""Fork server shared by commands, so that training workers need no imports of their own, and its workers."""
 
+import os
+import time
 from multiprocessing import forkserver, get_context
+
+import psutil
 
 from nvtrader_pipelines.policies import training
 
@@ -10,3 +14,17 @@ def share_forkserver() -> None:
     get_context("forkserver").set_forkserver_preload(list(training.PRELOADED))
     forkserver.ensure_running()
     forkserver._forkserver.ensure_running = lambda: None
+
+
+def workers() -> set[psutil.Process]:
+    """Living children of the fork server."""
+    children = psutil.Process().children(recursive=True)
+    return {child for child in children if child.ppid() != os.getpid() and child.status() != psutil.STATUS_ZOMBIE}
+
+
+def kill_workers(before: set[psutil.Process]) -> None:
+    """Kill the workers that have started since, and wait for the first one."""
+    while not (started := workers() - before):
+        time.sleep(0.01)
+    for worker in started:
+        worker.kill()

@@ -22,8 +22,8 @@ class Received:
 
     @property
     def format(self) -> str:
-        """Kind of the response format."""
-        return self.body["response_format"]["type"]
+        """Way in which the document is asked for: kind of the response format, tools or text."""
+        return self.body.get("response_format", {"type": "tools" if "tools" in self.body else "text"})["type"]
 
 
 @dataclass(frozen=True)
@@ -117,10 +117,16 @@ def redirect(url: str) -> Behavior:
     return lambda _: Reply(b"", 307, {"Location": url})
 
 
-def without_json_schema(behavior: Behavior) -> Behavior:
-    """Refuse `json_schema` as older servers do; else behave as given."""
-    refuse = error(400, "response_format json_schema is not supported")
-    return lambda received: (refuse if received.format == "json_schema" else behavior)(received)
+def taking_only(*formats: str, behavior: Behavior, status: int = 400) -> Behavior:
+    """Refuse other formats as servers of local models do; else behave as given."""
+    refuse = error(status, "response_format and tools are not supported")
+    return lambda received: (behavior if received.format in formats else refuse)(received)
+
+
+def tool_call(content: Any) -> Behavior:
+    """Answer with a document as the arguments of a tool."""
+    function = {"name": "answer", "arguments": json.dumps(content)}
+    return text(None, "tool_calls", tool_calls=[{"id": "call-1", "type": "function", "function": function}])
 
 
 @dataclass

@@ -25,8 +25,8 @@ from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.promotion.promote import read_gate
 from nvtrader_pipelines.research.space_file import read_bounds
 from nvtrader_pipelines.scoreboard.contests import read_contests
+from nvtrader_pipelines.service.api.app import FAMILIES
 from nvtrader_pipelines.service.cli.app import app
-from nvtrader_pipelines.service.operations.families import FAMILIES
 from nvtrader_pipelines.service.python_api import Pipeline
 from nvtrader_pipelines.storage.compliance_files import read_compliance, read_limits
 from nvtrader_pipelines.storage.files import file_lock

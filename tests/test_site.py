@@ -10,13 +10,24 @@ import pytest
 from pydantic import TypeAdapter
 from typer.main import get_command
 
+from nvtrader_pipelines.service.api.app import FAMILIES
 from nvtrader_pipelines.service.cli.app import app
-from nvtrader_pipelines.service.cli.help_panels import PANELS
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES as COMPONENTS
 from nvtrader_pipelines.service.documents.catalogue import family_members
-from nvtrader_pipelines.service.operations.families import FAMILIES
 from nvtrader_pipelines.storage.tables import TABLES
-from scripts.build_docs import DOCUMENTS, ELSEWHERE, MADE, commands, components, documents, results, routes, tables
+from scripts.build_docs import (
+    DOCUMENTS,
+    ELSEWHERE,
+    MADE,
+    STEPS,
+    commands,
+    components,
+    documents,
+    picture,
+    routes,
+    tables,
+)
+from scripts.index_commands import PANELS
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
@@ -95,6 +106,12 @@ def test_documents_page_has_the_schema_of_every_json_output():
     assert described - aliases - {"nvtrader schema"} == json_commands(get_command(app), "nvtrader") - aliases
 
 
+def test_steps_of_what_happens_when_are_places_of_the_page():
+    page = (ROOT / "nvtrader_pipelines/service/api/page/templates/page.html.j2").read_text()
+    assert [place for _, _, place in STEPS.values() if place and f'id="{place}"' not in page] == []
+    assert picture().count(" --> ") == len(STEPS) - 1
+
+
 @pytest.mark.slow
 def test_commands_page_has_every_command():
     page = commands()
@@ -105,7 +122,3 @@ def test_commands_page_has_every_command():
         name for each in PANELS.values() for name in each
     ]
     assert re.findall(r"^(\w+):$", listed, flags=re.MULTILINE) == list(PANELS)
-
-
-def test_results_page_is_the_readmes_table():
-    assert "| minimum variance |" in results()

@@ -9,12 +9,12 @@ import numpy as np
 
 from benchmarks.claim import Goal, report
 from benchmarks.storage_rows import scratch_store
-from nvtrader_pipelines.desk.decision_outcomes import write_outcomes
-from nvtrader_pipelines.desk.decision_rows import extract_decisions
 from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, plan_event
 from nvtrader_pipelines.execution.decisions import EDITED
 from nvtrader_pipelines.execution.plan import RebalancePlan, Stage
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.feedback.decisions import extract_decisions
+from nvtrader_pipelines.feedback.outcomes import write_outcomes
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.preferences.decisions import HORIZON
 from nvtrader_pipelines.service.python_api import Pipeline

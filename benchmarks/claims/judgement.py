@@ -44,7 +44,7 @@ def main() -> None:
     costs = (f"{n} runs {found[n].wall:.1f} s ({found[n].cpu:.1f} s of CPU)" for n in SIZES)
     note = (
         "wall clock of `experiments run` when every run is trained and none is judged: the whole command, with two "
-        "folds of three seeds per run, 13 years of contest, twelve stress scenarios and four baselines; "
+        "folds of three seeds per run, 13 years of contest, six stress scenarios and four baselines; "
         f"{', '.join(costs)}"
     )
     report("judgement_50", found[50].wall, "s", Goal(value_at_most=60.0), note=note)

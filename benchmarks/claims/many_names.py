@@ -23,11 +23,11 @@ from nvtrader_pipelines.market.features import compute_features
 from nvtrader_pipelines.market.regimes import regime_labels
 from nvtrader_pipelines.market.returns import bar_returns
 from nvtrader_pipelines.policies.baselines import Momentum
+from nvtrader_pipelines.runs.ingestion import ingest_market, pin_panels
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.smoke_run import MemoryRunStore
 from nvtrader_pipelines.service.open_home import open_store
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.medallion import ingest_market, pin_panels
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, FEATURES, QUARANTINE, REGIMES, RETURNS
 

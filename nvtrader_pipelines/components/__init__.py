@@ -1,1 +1,1 @@
-"""Frozen specs, their JSON Schemas, and explanations of invalid documents."""
+"""Frozen specs, their JSON Schemas, explanations of invalid documents, and calls in worker processes."""

@@ -27,7 +27,7 @@ def labels_of(values: object, axis: int) -> list[str] | None:
         LabelError: if the Series of a list differ in theirs.
     """
     if isinstance(values, list | tuple):
-        of_items = {tuple(labels_of(each, 0) or ()) for each in values} if axis else {()}
+        of_items = {tuple(labels_of(value, 0) or ()) for value in values} if axis else {()}
         if len(of_items) > 1:
             raise LabelError(
                 "a list of Series must have the same labels in each, one by one, but differs; make a frame"
@@ -81,7 +81,10 @@ def without_labels(values: Any, what: str) -> Any:
 def takes_arrays(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """Let a function of arrays take lists, pandas and polars; labels of several arguments must agree."""
     parameters = signature(function).parameters.values()
-    arrays = [each.name if FloatArray in (each.annotation, *get_args(each.annotation)) else "" for each in parameters]
+    arrays = [
+        parameter.name if FloatArray in (parameter.annotation, *get_args(parameter.annotation)) else ""
+        for parameter in parameters
+    ]
 
     @wraps(function)
     def converted(*args: Any, **kwargs: Any) -> Result:

@@ -44,3 +44,9 @@ class TableSchema(pl.Schema):
         """
         left_out = self.only(*names)
         return type(self)(*(column for column in self.columns if column.name not in left_out))
+
+
+def interval_bounds(name: str, meaning: str) -> TableSchema:
+    """Columns `name_low` and `name_high` of the 95 % interval of a statistic."""
+    shares = {"low": "2.5 %", "high": "97.5 %"}
+    return TableSchema(*(Column(f"{name}_{end}", pl.Float64, f"{share} {meaning}") for end, share in shares.items()))

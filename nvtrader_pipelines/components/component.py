@@ -57,16 +57,27 @@ class Component(BaseModel):
                 raise ValidationError.from_exception_data(cls.__name__, errors)
         return component
 
+    def require_experiment(self, spec: Any, field: str) -> None:
+        """Raise if the rest of the experiment does not suit the component; most suit any.
+
+        Args:
+            spec: experiment, an `ExperimentSpec` whose parts are valid by themselves.
+            field: path of the component in it.
+
+        Raises:
+            ValueError: with the field, what it has, and what to do.
+        """
+
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Return the JSON Schema with field comments as descriptions and `kind` required."""
-        found = handler(schema)
-        own = handler.resolve_ref_schema(found)
+        schema_of_kind = handler(schema)
+        own = handler.resolve_ref_schema(schema_of_kind)
         for name, comment in field_comments(cls).items():
             own["properties"][name]["description"] = comment
         if "kind" in own["properties"]:
             own["required"] = sorted({"kind", *own.get("required", ())})
-        return found
+        return schema_of_kind
 
 
 def canonical_json(component: BaseModel) -> str:
@@ -103,11 +114,11 @@ def members(family: Any) -> tuple[type[Component], ...]:
 @cache
 def field_comments(component: type[Component]) -> dict[str, str]:
     """Comment beside each field, such as its unit; empty where the source code is unavailable."""
-    found: dict[str, str] = {}
+    comments: dict[str, str] = {}
     for parent in reversed(component.__mro__):
         if issubclass(parent, Component) and parent is not Component:
-            found |= _comments(parent)
-    return {name: found[name] for name in component.model_fields if name in found}
+            comments |= _comments(parent)
+    return {name: comments[name] for name in component.model_fields if name in comments}
 
 
 def _comments(component: type[Component]) -> dict[str, str]:

@@ -29,12 +29,14 @@ def explain(error: ValidationError, model: Any, written: Written = lambda *_: No
     """
     problems = error.errors(include_url=False)
     roots = _root_problems(problems[:MAX_EXPLAINED], _schema(model))
-    found = list(dict.fromkeys(_explain_problem(problem, _schema(model), written) for problem in roots))
-    n_problems = len(found) + len(problems[MAX_EXPLAINED:])
+    sentences = list(dict.fromkeys(_explain_problem(problem, _schema(model), written) for problem in roots))
+    n_problems = len(sentences) + len(problems[MAX_EXPLAINED:])
     if n_problems == 1:
-        return found[0]
+        return sentences[0]
     count = f"{n_problems} problems" + (f", of which the first {MAX_PROBLEMS} are" if n_problems > MAX_PROBLEMS else "")
-    return f"{count}: " + "; ".join(f"({number}) {text}" for number, text in enumerate(found[:MAX_PROBLEMS], start=1))
+    return f"{count}: " + "; ".join(
+        f"({number}) {text}" for number, text in enumerate(sentences[:MAX_PROBLEMS], start=1)
+    )
 
 
 def problems_by_field(error: ValidationError, model: type[BaseModel]) -> dict[str, str]:
@@ -99,14 +101,14 @@ def _wrong_value(problem: ErrorDetails, schema: Node, place: Place, written: Wri
     must = describe_allowed(schema, place.node)
     if problem["type"] == "missing":
         return f"is missing; must be {must}"
-    found = problem["input"]
-    near = suggest(found, place.node.get("enum", ())) if isinstance(found, str) else ""
+    value = problem["input"]
+    near = suggest(value, place.node.get("enum", ())) if isinstance(value, str) else ""
     if "enum" in place.node or place.node.get("type") == "string":
-        near = near or unquoted(found, written(problem["loc"], found))
+        near = near or unquoted(value, written(problem["loc"], value))
     return (
-        f"found {format_value(found)}, but must be {must}{near}"
+        f"found {format_value(value)}, but must be {must}{near}"
         if must
-        else f"found {format_value(found)}: {problem['msg']}"
+        else f"found {format_value(value)}: {problem['msg']}"
     )
 
 

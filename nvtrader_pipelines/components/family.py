@@ -55,13 +55,13 @@ class Family:
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Return the JSON Schema of the union with the parts of installed packages."""
-        found, parts = handler(schema), installed_parts(self.name, self._own).usable
+        family_schema, parts = handler(schema), installed_parts(self.name, self._own).usable
         if parts:
             choices = {kind: part.__pydantic_core_schema__ for kind, part in parts.items()}
             added = handler(core_schema.tagged_union_schema(choices, discriminator="kind"))
-            found["oneOf"].extend(added["oneOf"])
-            found["discriminator"]["mapping"].update(added["discriminator"]["mapping"])
-        return found
+            family_schema["oneOf"].extend(added["oneOf"])
+            family_schema["discriminator"]["mapping"].update(added["discriminator"]["mapping"])
+        return family_schema
 
     def _validate(self, data: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         kind = data.get("kind") if isinstance(data, Mapping) else getattr(data, "kind", None)
@@ -90,12 +90,12 @@ def every_member(family: Any) -> tuple[Member, ...]:
 
 def is_open(family: Any) -> bool:
     """Whether installed packages may add members to a family."""
-    return any(isinstance(each, Family) for each in get_args(family)[1:])
+    return any(isinstance(argument, Family) for argument in get_args(family)[1:])
 
 
 def parts_of_family(family: Any) -> InstalledParts:
     """Parts of installed packages in a family; none if the family is closed."""
-    names = [each.name for each in get_args(family)[1:] if isinstance(each, Family)]
+    names = [argument.name for argument in get_args(family)[1:] if isinstance(argument, Family)]
     return installed_parts(names[0], members(family)) if names else InstalledParts({}, [])
 
 
@@ -103,7 +103,7 @@ def installed_parts(family: str, own: Sequence[Member]) -> InstalledParts:
     """Import the parts of installed packages in a family with these own members."""
     usable: dict[str, Member] = {}
     problems: list[str] = []
-    for name in dict.fromkeys(each.name for each in part_entry_points()):
+    for name in dict.fromkeys(entry.name for entry in part_entry_points()):
         prefix, _, kind = name.rpartition(".")
         if prefix != family:
             continue
@@ -142,13 +142,13 @@ def _find_part(family: str, kind: str, own: Sequence[Member]) -> Member | None:
     Raises:
         PartError: if the part cannot be used.
     """
-    found = [entry for entry in part_entry_points() if entry.name == f"{family}.{kind}"]
-    if not found:
+    entries = [entry for entry in part_entry_points() if entry.name == f"{family}.{kind}"]
+    if not entries:
         return None
-    if len(found) > 1:
-        packages = " and ".join(sorted(map(package_of, found)))
+    if len(entries) > 1:
+        packages = " and ".join(sorted(map(package_of, entries)))
         raise PartError(f"the packages {packages} must not both have the part {family}.{kind}; uninstall one of them")
-    (entry,) = found
+    (entry,) = entries
     try:
         part = entry.load()
     except Exception as error:  # a package's own code
@@ -186,7 +186,7 @@ def _problem(part: Any, family: str, kind: str, own: Sequence[Member]) -> str | 
 def _bases(own: Sequence[Member]) -> tuple[Member, ...]:
     """Base classes of the members directly below Component; none if a member has none."""
     bases = [tuple(base for base in member.__mro__[1:] if Component in base.__bases__) for member in own]
-    return tuple({base for each in bases for base in each}) if all(bases) else ()
+    return tuple({base for values in bases for base in values}) if all(bases) else ()
 
 
 def _interface(member: Member) -> set[str]:

@@ -22,7 +22,9 @@ from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.documents import read_document, validate_document
 from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
+from nvtrader_pipelines.storage.files import has_file
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.read_sources import note_read
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
@@ -57,7 +59,7 @@ def read_account(home: Home, name: str = DEFAULT_ACCOUNT) -> AccountSpec:
             f"an account's name must be up to 63 lowercase letters, digits and -, not starting with -, but is {name!r}"
         )
     path = home.accounts / f"{name}.yaml"
-    if not os.path.lexists(path):  # a dangling symlink is an error, not a missing file
+    if not has_file(path):
         if name == DEFAULT_ACCOUNT:
             return SimulatedAccountSpec()
         known = account_names(home)
@@ -70,6 +72,7 @@ def read_account(home: Home, name: str = DEFAULT_ACCOUNT) -> AccountSpec:
 
 def account_names(home: Home) -> list[str]:
     """Names of all accounts, sorted."""
+    note_read(home.accounts)
     return sorted({DEFAULT_ACCOUNT, *(path.stem for path in home.accounts.glob("*.yaml"))})
 
 

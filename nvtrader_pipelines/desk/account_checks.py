@@ -60,12 +60,12 @@ def outside_limits(desk: Desk, plans: pl.DataFrame) -> pl.DataFrame:
     """
     target_weights = read_account_rows(desk, TARGET_WEIGHTS)
     ledger, desk_limits = desk.store.ledger, read_limits(desk.store.home)
-    found = [limit_breaches(target_weights.clear(), desk_limits)]
+    breaches = [limit_breaches(target_weights.clear(), desk_limits)]
     tradable = plans.filter(pl.col("status").is_in(TRADABLE_STATUSES))
     for (key,), version in tradable.partition_by("partition_key", as_dict=True).items():
         limits = tightest_limits(ledger.read(str(key)).pipeline.risk_limits, desk_limits)
-        found.append(limit_breaches(target_weights.join(version, on="plan_id", how="semi"), limits))
-    return pl.concat(found)
+        breaches.append(limit_breaches(target_weights.join(version, on="plan_id", how="semi"), limits))
+    return pl.concat(breaches)
 
 
 def _levered_plans(desk: Desk) -> list[str]:

@@ -7,20 +7,23 @@ from datetime import date, datetime, timedelta
 import polars as pl
 
 from nvtrader_pipelines.desk.account_access import lock_account, read_account, require_same_account
-from nvtrader_pipelines.desk.decision_rows import write_decisions
-from nvtrader_pipelines.desk.desk_market import DeskMarket, cache_key, open_desk_market, refresh, require_active
 from nvtrader_pipelines.desk.mirror import mirror
 from nvtrader_pipelines.desk.open_orders import CancelRequest, cancel_account_orders
 from nvtrader_pipelines.desk.plan_inputs import require_unchanged_inputs
 from nvtrader_pipelines.desk.portfolio_rows import plan_rows
+from nvtrader_pipelines.desk.traded_market import (
+    TradedMarket,
+    cache_key,
+    open_traded_market,
+    progress_of,
+    refresh,
+    require_active,
+    require_fresh,
+    require_last_close,
+)
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.book import AccountState
-from nvtrader_pipelines.execution.decisions import (
-    record_decision,
-    replacement_events,
-    require_no_orders,
-    reset_event,
-)
+from nvtrader_pipelines.execution.decisions import record_decision, replacement_events, require_no_orders, reset_event
 from nvtrader_pipelines.execution.edited_plans import make_edited_plan
 from nvtrader_pipelines.execution.errors import ExecutionError, TradingHalted
 from nvtrader_pipelines.execution.journal import Journal
@@ -46,7 +49,7 @@ class Desk:
     def __init__(self, store: Store, account: str = "paper", clock: Clock = now, by: str = "nvtrader") -> None:
         """Open the desk of an account; data is read on first use."""
         self.store, self.account, self._clock, self._by = store, account, clock, by
-        self._market: tuple[object, DeskMarket] | None = None
+        self._market: tuple[object, TradedMarket] | None = None
 
     def due(self) -> list[date]:
         """Sessions the account still has to trade, oldest first; for an unopened account, its first session.
@@ -98,21 +101,16 @@ class Desk:
             for done, t in enumerate(due, start=1):
                 self._require_not_halted(market, book, t)
                 state = _run_session(trader, t, acknowledge=acknowledge)
-                yield market.close_progress(state, done / len(due), self._clock())
+                figures = {"equity": state.equity, "drawdown": state.drawdown, "turnover": state.turnover}
+                message, share = f"{state.session}: equity {state.equity:.4f}", done / len(due)
+                yield progress_of(market, "equity.update", message, self._clock(), share=share, metrics=figures)
                 trader.require_reconciled()
                 if until_waiting and trader.is_waiting(t):
                     break
-            yield market.final_progress(done, self._clock())
+            yield progress_of(market, "done", f"{done} closes of the account {self.account}", self._clock())
 
     def require_simulated(self, purpose: str) -> None:
-        """Raise if the account is at a broker, for operations that must not place orders there.
-
-        Args:
-            purpose: operation in words, after "an account that".
-
-        Raises:
-            ExecutionError: if the account is at a broker.
-        """
+        """Raise if the account is at a broker; `purpose` follows "an account that" in the message."""
         if (kind := read_account(self.store.home, self.account).kind) != "simulated":
             raise ExecutionError(
                 f"an account that {purpose} must be simulated, but {self.account} is at a broker (kind: {kind}); trade "
@@ -218,13 +216,13 @@ class Desk:
                 recorded but its orders cannot be placed: trading the account retries until the exchange opens.
         """
         weights = decision.weights if isinstance(decision, Override) else None
-        is_live = read_account(self.store.home, self.account).kind != "simulated"
+        is_live = read_account(self.store.home, self.account).is_live
         if weights is None and not (isinstance(decision, Approve) and is_live):
             with lock_account(self.store, self.account) as book:
                 return self._append_decision(book, plan_id, decision, by)
         with self._locked_session() as (_, market, book):
             if is_live:
-                market.require_last_close(_require_open(book))
+                require_last_close(market, _require_open(book))
             if weights is None:
                 event = self._append_decision(book, plan_id, decision, by)
             else:
@@ -245,7 +243,7 @@ class Desk:
 
     def _replace_plan(
         self,
-        market: DeskMarket,
+        market: TradedMarket,
         book: SqliteBook,
         plan_id: str,
         author: tuple[str, str],
@@ -284,7 +282,7 @@ class Desk:
         detail = {**event.detail, "account_value": state.value}
         return event.model_copy(update={"detail": detail}), record.plan
 
-    def _open(self, trader: Trader, market: DeskMarket, book: SqliteBook, first: date | None = None) -> None:
+    def _open(self, trader: Trader, market: TradedMarket, book: SqliteBook, first: date | None = None) -> None:
         """Open the account at the close before the first session, unless it is open; require recent tests.
 
         Refused while trading is stopped: an account opened then would hold cash and could not open on a later day.
@@ -302,7 +300,7 @@ class Desk:
         if state is None:
             trader.open_at(opening)
 
-    def _require_not_halted(self, market: DeskMarket, book: SqliteBook, t: int) -> None:
+    def _require_not_halted(self, market: TradedMarket, book: SqliteBook, t: int) -> None:
         """Raise if trading is stopped, unless `t` is the market's last session.
 
         An account would walk through its history without decisions, and could not repeat it.
@@ -314,17 +312,18 @@ class Desk:
             raise TradingHalted(self.account, _require_open(book).session, stopped, self.store.switch.remedy)
 
     @contextmanager
-    def _locked_session(self, *, is_replay: bool = False) -> Iterator[tuple[Trader, DeskMarket, SqliteBook]]:
+    def _locked_session(self, *, is_replay: bool = False) -> Iterator[tuple[Trader, TradedMarket, SqliteBook]]:
         """Lock the account and yield its trader, market and book."""
         with lock_account(self.store, self.account) as book:
             market = self._load_market(require_active(self.store))
-            market.require_fresh(self._clock())
+            require_fresh(market, self._clock())
             state = book.last()
             replayed_to = date.max if is_replay else None
             if state and state.in_replay and not is_replay:
                 replayed_to = market.day(market.n_ended - 1) - timedelta(days=1)
+            first_plan, switch = market.account.first_plan_turnover, self.store.switch
             controls = RiskControls(
-                self.store.switch, market.findings, market.purchase_bans, self._clock, self._by, replayed_to
+                switch, market.findings, market.purchase_bans, self._clock, self._by, replayed_to, first_plan
             )
             yield Trader(market.deployment.clone(), market.venue(book), self._journal(book), controls), market, book
 
@@ -335,15 +334,15 @@ class Desk:
             book.clear()
             kept = book.index()
         journal.require_book_covers_audit(kept)
-        journal.require_audit_covers_book(kept, late=read_account(self.store.home, self.account).kind != "simulated")
+        journal.require_audit_covers_book(kept, late=read_account(self.store.home, self.account).is_live)
         return journal
 
-    def _load_market(self, active: ActivePolicy) -> DeskMarket:
+    def _load_market(self, active: ActivePolicy) -> TradedMarket:
         """Load the market, from the cache if unchanged; files that people edit are read again."""
         known = self._market
         if known is not None and known[0] == cache_key(self.store, active, known[1].panel.source):
             return refresh(self.store, known[1], self._clock())
-        market = open_desk_market(self.store, active, self.account, self._clock())
+        market = open_traded_market(self.store, active, self.account, self._clock())
         self._market = cache_key(self.store, active, market.panel.source), market
         return market
 
@@ -355,20 +354,12 @@ class Desk:
                 cancel_account_orders(self.store, self.account, book, CancelRequest(reason, self._by, self._clock))
 
 
-def act_on_account(store: Store, account: str, by: str, action: Callable[[Desk], AuditEvent]) -> AuditEvent:
-    """Let a person act on an account, and mirror what follows from it."""
-    desk = Desk(store, account, by=by)
-    event = action(desk)
-    write_decisions(store)
-    desk.mirror()
-    return event
-
-
 def _run_session(trader: Trader, t: int, *, acknowledge: bool) -> AccountState:
     """Trade one session; without a decision at its close if the account differs there."""
     trader.execute(t)
     state = trader.settle(t)
-    if trader.reconciliation_error() is None:
+    trader.update_outcomes()
+    if trader.open_differences_error() is None:
         trader.propose(t)
         trader.clear(t, acknowledge=acknowledge)
     return state
@@ -382,7 +373,7 @@ def _require_open(book: SqliteBook) -> AccountState:
 
 
 def _due_sessions(
-    trader: Trader, market: DeskMarket, last: AccountState | None, *, acknowledge: bool = False
+    trader: Trader, market: TradedMarket, last: AccountState | None, *, acknowledge: bool = False
 ) -> list[int]:
     """Positions of sessions with steps left; at a broker only the last, as earlier ones are too late."""
     end = market.n_ended - 1
@@ -395,6 +386,6 @@ def _due_sessions(
     return after if trader.is_finished(as_of, acknowledge=acknowledge) else [as_of, *after]
 
 
-def _current_session(trader: Trader, market: DeskMarket, last: AccountState) -> int:
+def _current_session(trader: Trader, market: TradedMarket, last: AccountState) -> int:
     """Position of the first session with steps left, or of the last session."""
     return (_due_sessions(trader, market, last) or [market.index_of(last.session)])[0]

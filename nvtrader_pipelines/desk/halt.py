@@ -94,7 +94,7 @@ def _mirror(store: Store) -> None:
 
 def _record(store: Store, *halts: Halt) -> None:
     try:
-        store.audit.append([_event("halted", each) for each in halts])
+        store.audit.append([_event("halted", halted_plan) for halted_plan in halts])
     except StorageError as error:
         raise StorageError(
             f"trading is stopped, but the audit lacks the event: {error}; then halt once more"

@@ -67,8 +67,8 @@ def cancel_all_orders(store: Store, request: CancelRequest) -> tuple[list[str], 
     retrying = Retrying(stop=stop_after_delay(LOCK_TIMEOUT_S), wait=wait_fixed(0.2), retry=in_use, reraise=True)
     for name in _accounts(store):
         try:
-            found, reason = retrying(_cancel_at_account, store, name, request)
-            cancelled += found
+            outcome, reason = retrying(_cancel_at_account, store, name, request)
+            cancelled += outcome
             if reason:
                 open_still[name] = reason
         except (StorageError, ValueError, OSError) as error:  # book, account file, keys or broker
@@ -90,7 +90,10 @@ def _cancel_at_account(store: Store, name: str, request: CancelRequest) -> tuple
     """Cancel an account's orders; return their ids and why others may still be open, or an empty reason."""
     with lock_account(store, name) as book:
         cancelled, failure = _cancel_at_broker(store, name, book, request)
-        left, missing = [each.order.order_id for each in book.open_orders()], _missing_orders(store, name, book)
+        left, missing = (
+            [open_order.order.order_id for open_order in book.open_orders()],
+            _missing_orders(store, name, book),
+        )
         is_settled = not left + missing or _is_simulated(store, name)
         reasons = {str(failure or UNCONFIRMED): left, MISSING_ORDERS: missing}
         why = "" if is_settled else "; ".join(f"{reason}: {', '.join(ids)}" for reason, ids in reasons.items() if ids)
@@ -98,13 +101,13 @@ def _cancel_at_account(store: Store, name: str, request: CancelRequest) -> tuple
             _record_cancellations(store, name, cancelled, request)
         except StorageError as error:
             _LOG.warning("cancellations of %s are in its book and will be audited by its next session: %s", name, error)
-        return [each.order.order_id for each in cancelled], why
+        return [entry.order.order_id for entry in cancelled], why
 
 
 def _is_simulated(store: Store, name: str) -> bool:
     """Whether the file of an account says that it is at no broker; one that cannot be read may be at one."""
     with suppress(StorageError):
-        return isinstance(read_account(store.home, name), SimulatedAccountSpec)
+        return not read_account(store.home, name).is_live
     return False
 
 
@@ -136,15 +139,15 @@ def _cancel_at_broker(
         cancel_open_orders(broker, book, request.reason)
     except (BrokerTimeout, ExecutionError) as error:
         failure = error
-    waiting = {each.order.order_id for each in book.open_orders()}
-    closed = [each for each in before if each.order.order_id not in waiting]
-    filled = {fill.order_id for each in closed for fill in book.fills(each.order.plan_id)}
-    return [each for each in closed if each.order.order_id not in filled], failure
+    waiting = {open_order.order.order_id for open_order in book.open_orders()}
+    closed = [entry for entry in before if entry.order.order_id not in waiting]
+    filled = {fill.order_id for entry in closed for fill in book.fills(entry.order.plan_id)}
+    return [entry for entry in closed if entry.order.order_id not in filled], failure
 
 
 def _record_cancellations(store: Store, name: str, cancelled: Sequence[BookedOrder], request: CancelRequest) -> None:
     journal = Journal(store.audit, name)
-    journal.append(*(event for each in cancelled if (event := _event(journal, each, request))))
+    journal.append(*(event for entry in cancelled if (event := _event(journal, entry, request))))
 
 
 def _event(journal: Journal, each: BookedOrder, request: CancelRequest) -> AuditEvent | None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from nvtrader_pipelines.desk.desk_market import require_active
+from nvtrader_pipelines.desk.traded_market import require_active
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.plan_decision import DecisionEvent
@@ -15,7 +15,7 @@ from nvtrader_pipelines.execution.stale_plans import (
     changed_holdings,
     revised_symbols,
 )
-from nvtrader_pipelines.storage.medallion import pinned_snapshots
+from nvtrader_pipelines.storage.panels import pinned_snapshots
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RETURNS
 

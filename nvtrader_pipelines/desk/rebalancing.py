@@ -5,11 +5,11 @@ from datetime import date
 
 import polars as pl
 
-from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT, read_account
 from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
-from nvtrader_pipelines.desk.desk_market import require_ready
-from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
+from nvtrader_pipelines.desk.traded_market import require_ready
+from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.errors import StorageError
@@ -19,7 +19,7 @@ from nvtrader_pipelines.storage.tables import EQUITY_CURVES, MARKET_PANEL
 _MIN_CURVE_SESSIONS = 2
 
 
-def skip_reason(store: Store, account: str, session: date, calendar: TradingCalendar = NEW_YORK) -> str | None:
+def skip_reason(store: Store, account: str, session: date, calendar: TradingCalendar) -> str | None:
     """Reason to skip the rebalance of an account after a session of a calendar; None where it is due.
 
     Where the active policy trades on another calendar, that one's schedule rebalances. An account at a broker is never
@@ -33,7 +33,7 @@ def skip_reason(store: Store, account: str, session: date, calendar: TradingCale
     traded = store.calendar_of(active.partition_key) if active else calendar
     if traded != calendar:
         return f"the active policy trades on {traded.name}, after whose sessions another schedule rebalances"
-    if read_account(store.home, account).kind != "simulated":
+    if read_account(store.home, account).is_live:
         return None
     if active is None:
         return (
@@ -109,7 +109,7 @@ def reference_curves(store: Store, states: pl.DataFrame) -> dict[str, pl.DataFra
     first, last = states["session"][0], states["session"][-1]
     where = {"spec_hash": [spec_hash], "run_id": [run_id]}
     curves = store.tables.read(EQUITY_CURVES, where, ["policy", "session", "equity"])
-    found = {"equal weight": curves.filter(pl.col("policy") == "equal_weight")}
+    references = {"equal weight": curves.filter(pl.col("policy") == "equal_weight")}
     with suppress(ValueError):  # the policy of the account may not fit the current market
-        found = {"back-test": account_backtest(open_deployment(store, run_id, policy), first, last), **found}
-    return found
+        references = {"back-test": account_backtest(open_deployment(store, run_id, policy), first, last), **references}
+    return references

@@ -10,8 +10,7 @@ from nvtrader_pipelines.components.arrays import without_labels
 
 if TYPE_CHECKING:  # polars takes long to import
     from nvtrader_pipelines.market.panel import MarketPanel
-    from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
-    from nvtrader_pipelines.portfolio.pipeline.stage import Situation
+    from nvtrader_pipelines.portfolio.pipeline.stage import Situation, Thresholds
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

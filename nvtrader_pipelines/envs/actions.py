@@ -1,13 +1,13 @@
 """Actions: maps from raw actions to target weights of the names and cash."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal, Protocol, Self
+from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
-from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.component import Component, kind_of
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.envs.observations.builder import beyond_panel_error
 from nvtrader_pipelines.market.panel import MarketPanel
@@ -143,6 +143,26 @@ class _LeveredAction(Component):
     """Action of an account that may borrow or sell short."""
 
     is_levered: ClassVar[bool] = True
+
+    def require_experiment(self, spec: Any, field: str) -> None:
+        """Require an allocator and limits that leave leverage and short positions to the action.
+
+        Raises:
+            ValueError: if the experiment has others.
+        """
+        kind, allocator, limits = kind_of(type(self)), spec.pipeline.allocator.kind, spec.pipeline.risk_limits
+        if getattr(self, "max_short", 0.0) > 0.0 and allocator != "policy_action":
+            raise ValueError(
+                f"pipeline.allocator: {allocator} makes long portfolios of the proposals, but the action {kind} "
+                "sells short; use policy_action"
+            )
+        for limit, least in (("max_gross", 1.0), ("max_short", 0.0)):
+            most = getattr(self, limit, least)
+            if most > least and getattr(limits, limit) <= least:
+                raise ValueError(
+                    f"{field}: {kind} has a {limit} of {most:g}, but pipeline.risk_limits.{limit} is "
+                    f"{getattr(limits, limit):g} and would cut it away; raise the limit"
+                )
 
     def logits(self, panel: MarketPanel, weights: FloatArray, t: NDArray[np.int64]) -> Logits:  # noqa: ARG002
         """Raise: these maps are not inverted."""

@@ -14,8 +14,8 @@ from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.envs.terminations import EpisodeView
 from nvtrader_pipelines.market.panel import MarketPanel, Window, concat_windows, normalize_windows, window_mask
-from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
 from nvtrader_pipelines.portfolio.pipeline.pipeline import Run, WeightPipeline
+from nvtrader_pipelines.portfolio.pipeline.stage import Thresholds
 
 
 class Step(NamedTuple):
@@ -34,15 +34,8 @@ class Step(NamedTuple):
 class PortfolioSimulation:
     """n portfolios on one panel, each at its own session of its own episode.
 
-    Args:
-        panel: the market.
-        spec: the environment.
-        n_portfolios: number of portfolios.
-        first: earliest session of a decision.
-        last: last session whose prices may be used.
-        stretches: parts of `first..last` in time order; an episode is within one of them. By default all of it.
-        scaler: statistics for the observation; by default fitted on the stretches.
-        pipeline: between actions and target weights, where the spec asks for one.
+    Decisions begin at `first`, and prices up to `last` may be used. An episode is within one of the stretches, parts of
+    `first..last` in time order, on which the scaler is fitted by default.
 
     Raises:
         ValueError: if no stretch holds one step, or the spec asks for a pipeline that is not given.
@@ -105,7 +98,9 @@ class PortfolioSimulation:
         accounts = self.accounts
         target, is_trading, cut, penalties = self._to_weights(actions, accounts.t), self._all_trade, None, None
         if self._pipeline is not None:
-            target, is_trading, cut, penalties = self._run_pipeline(*self._pipeline, target)
+            target, is_trading, cut, penalties = _run_pipeline(
+                self._pipeline, target, accounts, self.panel, self.spec.rebal_freq
+            )
         account = accounts.trade(target, is_trading, self.spec.rebal_freq, penalties)
         steps, ends = np.empty_like(self.steps), np.empty((2, len(target)), dtype=np.bool_)
         _count_steps(self.steps, accounts.t, accounts.equity, RUIN, self.spec.episode_len, self._latest, steps, ends)
@@ -121,8 +116,9 @@ class PortfolioSimulation:
                 gross=account.transition.exposures.before_cap,
             )
             triggered = {rule.kind: rule.triggers(view) for rule in self.spec.terminations}
-            terminated |= self._any_triggered(triggered, truncates=False)
-            stopped |= self._any_triggered(triggered, truncates=True)
+            for rule in self.spec.terminations:
+                flags = stopped if rule.truncates else terminated
+                flags |= triggered[rule.kind]
         if self.spec.stop_properly is not None or self.spec.terminations:
             over |= stopped
             account = self._shape_rewards(account, stopped & ~terminated)
@@ -136,25 +132,6 @@ class PortfolioSimulation:
             triggered=triggered,
             cut=cut,
         )
-
-    def _run_pipeline(
-        self, run: Run, thresholds: Thresholds, proposals: NDArray[np.float64]
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
-        """Return targets (n, N+1) after every stage, which portfolios trade, whose weights a limit cut, and penalties.
-
-        Penalties (n,) are a guard's per unit of one-way turnover, in place of the reward's; NaN without one.
-        """
-        accounts, rebal_freq = self.accounts, self.spec.rebal_freq
-        targets, penalties = proposals.copy(), np.full(len(proposals), np.nan)
-        is_trading, cut = np.ones(len(proposals), np.bool_), np.zeros(len(proposals), np.bool_)
-        for i, t in enumerate(accounts.t.tolist()):
-            account, proposal = accounts.account(i), proposals[i]
-            result = run(proposal, situation_of(account, self.panel, t, thresholds, rebal_freq))
-            targets[i], cut[i] = result.weights, result.truncated
-            is_trading[i] = not holds(result.weights, proposal, account)
-            if result.guards is not None and result.guards.turnover_penalty is not None:
-                penalties[i] = 2.0 * result.guards.turnover_penalty
-        return targets, is_trading, cut, penalties
 
     @property
     def sessions(self) -> NDArray[np.int64]:
@@ -184,14 +161,6 @@ class PortfolioSimulation:
         self.steps[rows] = 0
         self.episode_rewards[rows] = 0.0
 
-    def _any_triggered(self, triggered: dict[str, NDArray[np.bool_]], *, truncates: bool) -> NDArray[np.bool_]:
-        """Whether a truncating (or a terminating) rule was triggered, (n,)."""
-        found = np.zeros(len(self.steps), dtype=bool)
-        for rule in self.spec.terminations:
-            if rule.truncates == truncates:
-                found |= triggered[rule.kind]
-        return found
-
     def _shape_rewards(self, account: AccountStep, stopped: NDArray[np.bool_]) -> AccountStep:
         """Add the change of the episode's reward by early stopping as a term of the step."""
         shaping = self.spec.stop_properly
@@ -209,6 +178,30 @@ def _start_pipeline(
     if pipeline is None:
         raise ValueError("an environment with a pipeline must be given one: train an experiment, or set it to false")
     return pipeline.start(panel), pipeline.timing.fit(panel, stretches, ())
+
+
+def _run_pipeline(
+    pipeline: tuple[Run, Thresholds],
+    proposals: NDArray[np.float64],
+    accounts: Accounts,
+    panel: MarketPanel,
+    rebal_freq: int,
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], NDArray[np.float64]]:
+    """Return targets (n, N+1) after every stage, which portfolios trade, whose weights a limit cut, and penalties.
+
+    Penalties (n,) are a guard's per unit of one-way turnover, in place of the reward's; NaN without one.
+    """
+    run, thresholds = pipeline
+    targets, penalties = proposals.copy(), np.full(len(proposals), np.nan)
+    is_trading, cut = np.ones(len(proposals), np.bool_), np.zeros(len(proposals), np.bool_)
+    for i, t in enumerate(accounts.t.tolist()):
+        account, proposal = accounts.account(i), proposals[i]
+        result = run(proposal, situation_of(account, panel, t, thresholds, rebal_freq))
+        targets[i], cut[i] = result.weights, result.truncated
+        is_trading[i] = not holds(result.weights, proposal, account)
+        if result.guards is not None and result.guards.turnover_penalty is not None:
+            penalties[i] = 2.0 * result.guards.turnover_penalty
+    return targets, is_trading, cut, penalties
 
 
 def fit_scaler(panel: MarketPanel, observation: Observation, windows: Sequence[Window]) -> ObservationScaler:

@@ -80,11 +80,6 @@ class EnvSpec(Component):
         """Whether an action may have a gross above 1 or short positions."""
         return getattr(self.action, "is_levered", False)
 
-    def scale_costs(self, factor: float) -> Self:
-        """Return the environment with trading costs `factor` times as high."""
-        models = tuple(model.scale(factor) for model in self.cost_models)
-        return self.model_copy(update={"turnover_cost_bps": 0.0, "costs": models})
-
     @property
     def reward_terms(self) -> tuple[RewardTerm, ...]:
         """All terms of the reward, including that of `vol_penalty`."""

@@ -184,15 +184,15 @@ def _prefetch(
 
     The reads of all rows wait for memory together; otherwise the arithmetic of each row waits for its own reads.
     """
-    found = charges[BEFORE_FILL, session, MARGIN] + charges[AFTER_FILL, session, MARGIN] + condition[filled_at, 0]
+    touched = charges[BEFORE_FILL, session, MARGIN] + charges[AFTER_FILL, session, MARGIN] + condition[filled_at, 0]
     n_symbols = returns.shape[2]
     for j in range(0, n_symbols, FLOATS_PER_CACHE_LINE):
-        found += returns[BEFORE_FILL, session, j] + returns[AFTER_FILL, session, j]
+        touched += returns[BEFORE_FILL, session, j] + returns[AFTER_FILL, session, j]
     for at in range(session + 1, session + n_sessions):
-        found += charges[WHOLE, at, MARGIN]
+        touched += charges[WHOLE, at, MARGIN]
         for j in range(0, n_symbols, FLOATS_PER_CACHE_LINE):
-            found += returns[WHOLE, at, j]
-    return found
+            touched += returns[WHOLE, at, j]
+    return touched
 
 
 @njit(cache=True)

@@ -130,9 +130,12 @@ class Recorder:
         account = np.tile(np.arange(n_accounts), n_steps)
         at = pl.DataFrame(self._at, schema=_AT, orient="row")[np.repeat(np.arange(n_steps), n_accounts)]
         accounts = pl.DataFrame(
-            {"policy": [each.name for each in self._accounts], "kind": [each.kind for each in self._accounts]}
+            {
+                "policy": [account.name for account in self._accounts],
+                "kind": [account.kind for account in self._accounts],
+            }
         )
-        seeds = pl.Series("seed", [seed for each in self._accounts for seed in each.seeds], dtype=pl.Int32)
+        seeds = pl.Series("seed", [seed for account in self._accounts for seed in account.seeds], dtype=pl.Int32)
         seed = seeds[account * n_folds + at["place"].to_numpy()]
         return pl.concat([at, accounts[account]], how="horizontal").with_columns(
             seed, phase=pl.lit(self._phase), episode=EPISODE
@@ -198,9 +201,11 @@ def _policy_outputs(decisions: Sequence[Decision]) -> pl.DataFrame:
     flat = np.concatenate([np.zeros(0, dtype=np.float32), *(action for action in actions if action is not None)])
     missing = pa.array([action is None for action in actions])
     lists = pa.LargeListArray.from_arrays(pa.array(ends), pa.array(flat), mask=missing)
-    fired = [None if each.pipeline is None else each.pipeline.guards for each in decisions]
-    guards = {"guards": pl.Series([each and each._asdict() for each in fired], dtype=GUARDS)} if any(fired) else {}
-    return pl.DataFrame({**numbers, "action": lists, "reasons": [each.reasons for each in decisions], **guards})
+    fired = [None if decision.pipeline is None else decision.pipeline.guards for decision in decisions]
+    guards = (
+        {"guards": pl.Series([guards and guards._asdict() for guards in fired], dtype=GUARDS)} if any(fired) else {}
+    )
+    return pl.DataFrame({**numbers, "action": lists, "reasons": [decision.reasons for decision in decisions], **guards})
 
 
 def _reward_term_rows(rows: pl.DataFrame, terms: Mapping[str, pl.Expr]) -> pl.DataFrame:
@@ -263,12 +268,13 @@ def walk(
     for number, (t, next_t) in enumerate(pairwise([*decided, end])):
         position = next((i for i, fold in enumerate(folds) if t + 1 <= fold.test_last), len(folds) - 1)
         decisions = [
-            each.policies[position].decide(panel, t, accounts.account(i)) for i, each in enumerate(policy_accounts)
+            account.policies[position].decide(panel, t, accounts.account(i))
+            for i, account in enumerate(policy_accounts)
         ]
-        targets = [each.target if accounts.equity[i] > 0.0 else None for i, each in enumerate(decisions)]
-        target = np.stack([accounts.weights[i] if each is None else each for i, each in enumerate(targets)])
+        targets = [decision.target if accounts.equity[i] > 0.0 else None for i, decision in enumerate(decisions)]
+        target = np.stack([accounts.weights[i] if target is None else target for i, target in enumerate(targets)])
         n_sessions = next_t - t  # 0: an order at the last close
-        is_trading = np.array([each is not None for each in targets])
+        is_trading = np.array([target is not None for target in targets])
         outcome = accounts.trade(target, is_trading, n_sessions) if n_sessions else None
         filled_at = t if accounts.fill == "same_close" else t + 1
         step = WalkStep(

@@ -79,8 +79,10 @@ def slice_blocks(blocks: Sequence[Block], n_sessions: int) -> list[Block]:
 def compare_slices(records: Sequence[BacktestRecord], baseline: str) -> GuardComparison:
     """Compare the accounts `GUARDED`, `UNGUARDED` and the baseline over two slices or more, a back-test each."""
     slices = tuple(_slice(record, baseline) for record in records)
-    returns = np.array([(each.guarded_return, each.unguarded_return, each.baseline_return) for each in slices])
-    drawdowns = np.array([(each.guarded_drawdown, each.unguarded_drawdown, each.baseline_drawdown) for each in slices])
+    returns = np.array([(window.guarded_return, window.unguarded_return, window.baseline_return) for window in slices])
+    drawdowns = np.array(
+        [(window.guarded_drawdown, window.unguarded_drawdown, window.baseline_drawdown) for window in slices]
+    )
     guarded = [_guarded_rows(record) for record in records]
     telemetry = guard_telemetry(
         pl.concat([info for info, _ in guarded]), np.concatenate([gross for _, gross in guarded])
@@ -113,11 +115,7 @@ def guard_readiness(
 ) -> tuple[GuardReadiness, str]:
     """Whether guards may be trusted, in one word, and why.
 
-    Args:
-        n_slices: number of slices.
-        return_difference: of the slices' returns, guarded less unguarded.
-        drawdown_difference: of the slices' deepest drawdowns, likewise.
-        has_fired: whether a guard that changes weights fired.
+    Both differences are of the slices, guarded less unguarded; a guard that changes weights has fired or not.
     """
     if n_slices < MIN_SLICES:
         return "open", f"there are {n_slices} slices, fewer than {MIN_SLICES}"

@@ -1,4 +1,4 @@
-"""Confidence intervals of Sharpe ratios and their differences: stationary bootstrap, and Lo (2002)."""
+"""Confidence intervals of Sharpe ratios, their differences and growth: block bootstraps, and Lo (2002)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ from nvtrader_pipelines.evaluation.statistics import (
 )
 
 BOOTSTRAP_SEED = 0  # one for all, so that the same returns have the same interval wherever they are judged
+BLOCK = 21  # sessions, as of Sharpe intervals
 _CHUNK = 250  # draws counted at a time, to bound memory
 
 
@@ -104,12 +105,14 @@ class SharpeIntervals(Component):
         if returns.ndim != 2 or len(returns) < 2 or not np.isfinite(returns).all():
             n_bad = int((~np.isfinite(returns)).sum())
             raise ValueError(f"Sharpe intervals: needs (2+ sessions, series), got {returns.shape}, {n_bad} not finite")
-        center, n_series = returns.mean(axis=0), returns.shape[1]
-        residuals = returns - center
-        # a sum depends on how often each session was drawn, not on the order: one product with the counts
-        powers = np.hstack([residuals, residuals**2])
-        sums = np.concatenate([counts @ powers for counts in self.counts(len(returns))])
-        halves = sums[:, :n_series], sums[:, n_series:]
+        series = np.ascontiguousarray(returns.T)
+        center = series.mean(axis=1)
+        residuals = series - center[:, None]
+        # a sum depends on how often each session was drawn, not on the order; one product a series, since the last
+        # digit of a product of matrices depends on how many columns there are
+        powers = [*residuals, *residuals**2]
+        sums = np.concatenate([np.column_stack([n @ power for power in powers]) for n in self.counts(len(returns))])
+        halves = sums[:, : len(series)], sums[:, len(series) :]
         _, ratios = sharpe_of_sums(halves, len(returns), center, np.abs(returns).max(axis=0))
         return SharpeDraws(ratios * np.sqrt(periods_per_year), self.confidence_level)
 
@@ -134,3 +137,21 @@ def _count_in_blocks(generator: np.random.Generator, shape: tuple[int, int], mea
     np.subtract.at(edges, first + lengths, np.int16(1))
     counts = edges.cumsum(dtype=np.int16).reshape(-1, 2, n)
     return counts[:, 0] + counts[:, 1]
+
+
+@takes_arrays
+def growth_interval(
+    net_returns: NDArray[np.float64], n_sessions: int, confidence_level: float = CONFIDENCE_LEVEL
+) -> tuple[float, float]:
+    """Bounds of the log growth over `n_sessions` sessions, from simple returns (T,) of a back-test.
+
+    Every draw joins blocks of 21 consecutive returns, after the last of which the first follows, so that the
+    autocorrelation within a month stays. Equal returns have equal bounds.
+
+    Source: circular block bootstrap of Politis & Romano (1992); percentile interval.
+    """
+    growth = np.log1p(net_returns)
+    shape = N_DRAWS, -(-n_sessions // BLOCK), 1
+    starts = np.random.default_rng(BOOTSTRAP_SEED).integers(len(growth), size=shape)
+    drawn = (starts + np.arange(BLOCK)).reshape(N_DRAWS, -1)[:, :n_sessions] % len(growth)
+    return percentile_interval(growth[drawn].sum(axis=1), confidence_level)

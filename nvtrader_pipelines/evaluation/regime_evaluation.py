@@ -228,16 +228,16 @@ def _active_returns(
 ) -> dict[str, str | float | None]:
     """Names of best baseline and anchor, and mean active returns over them per year."""
     i, *references = columns
-    found: dict[str, str | float | None] = {}
+    fields: dict[str, str | float | None] = {}
     for active, label, other in zip(
         ("active_best", "active_anchor"), ("best_baseline", "anchor"), references, strict=True
     ):
-        found[label] = record.names[other]
+        fields[label] = record.names[other]
         if len(returns):
-            found[active] = float((returns[:, i] - returns[:, other]).mean()) * record.periods_per_year
+            fields[active] = float((returns[:, i] - returns[:, other]).mean()) * record.periods_per_year
         if draws:
-            found[f"{active}_low"], found[f"{active}_high"] = draws.active_interval(i, other)
-    return found
+            fields[f"{active}_low"], fields[f"{active}_high"] = draws.active_interval(i, other)
+    return fields
 
 
 def _null_reasons(returns: NDArray[np.float64], regime: str, n_segments: int) -> list[str]:

@@ -108,17 +108,17 @@ def validate_sources(
     """
     returns = run_returns(curves)
     experiments = runs.select("run_id", "experiment")
-    found: list[tuple[pl.DataFrame, pl.DataFrame]] = []
+    parts: list[tuple[pl.DataFrame, pl.DataFrame]] = []
     for source, periods in periods_of(runs, evaluations).items():
         own, periods_per_year = runs.filter(pl.col("source") == source), calendars.of(source).periods_per_year
         for period in periods:
             validated = validate(trials_in_period(own, returns, period, periods_per_year), settings)
             where = {"source": pl.lit(source), "period": pl.lit(period.name)}
             trials = validated.trials.join(experiments, on="run_id", how="left")
-            found.append((trials.with_columns(**where), validated.overfitting.with_columns(**where)))
+            parts.append((trials.with_columns(**where), validated.overfitting.with_columns(**where)))
     return Validation(
-        pl.concat([VALIDATION.to_frame(), *(trials.select(*VALIDATION) for trials, _ in found)]),
-        pl.concat([OVERFITTING.to_frame(), *(overfitting.select(*OVERFITTING) for _, overfitting in found)]),
+        pl.concat([VALIDATION.to_frame(), *(trials.select(*VALIDATION) for trials, _ in parts)]),
+        pl.concat([OVERFITTING.to_frame(), *(overfitting.select(*OVERFITTING) for _, overfitting in parts)]),
     )
 
 
@@ -149,14 +149,14 @@ def _intervals(trials: Trials, settings: ValidationSettings) -> Bounds:
     for trial in trials.known:
         if not trial.unranked_reason:
             by_length.setdefault(len(trial.sessions), []).append(trial)
-    found: dict[tuple[str, Against], tuple[float, float]] = {}
+    bounds: dict[tuple[str, Against], tuple[float, float]] = {}
     for group in by_length.values():
         columns = list(product(group, AGAINST))
         returns = np.column_stack([trial.returns(against) for trial, against in columns])
         draws = settings.intervals.draw(returns, group[0].periods_per_year)
         for i, (trial, against) in enumerate(columns):
-            found[trial.name, against] = draws.interval(i)
-    return found
+            bounds[trial.name, against] = draws.interval(i)
+    return bounds
 
 
 def _rows(trials: Trials, comparison: TrialComparison, bounds: Bounds, delta: float) -> list[dict[str, object]]:
@@ -216,14 +216,14 @@ def _inference(trial: Trial, against: Against, deflation: Deflation) -> tuple[di
     """Sharpe inference of one trial, and notes on missing figures."""
     try:
         moments = sharpe_moments(trial.returns(against))
-        found = {"probabilistic_sharpe": probabilistic_sharpe_ratio(moments), "p_value": sharpe_p_value(moments)}
-        found |= deflation.apply(moments, trial.periods_per_year)
+        fields = {"probabilistic_sharpe": probabilistic_sharpe_ratio(moments), "p_value": sharpe_p_value(moments)}
+        fields |= deflation.apply(moments, trial.periods_per_year)
     except ValueError as error:
         return {}, [str(error)]
     if moments.sharpe <= 0.0:
         ratio = "Sharpe ratio" if against == "zero" else "information ratio"
-        return found, [f"no record is long enough: its {ratio} is not positive"]
-    return {**found, "minimum_track_record_length": minimum_track_record_length(moments)}, []
+        return fields, [f"no record is long enough: its {ratio} is not positive"]
+    return {**fields, "minimum_track_record_length": minimum_track_record_length(moments)}, []
 
 
 def _alpha_and_beta(trial: Trial, against: Against) -> tuple[dict[str, float], list[str]]:
@@ -235,7 +235,7 @@ def _alpha_and_beta(trial: Trial, against: Against) -> tuple[dict[str, float], l
         model = market_model(trial.net, reference[1], trial.periods_per_year)
     except ValueError as error:
         return {}, [str(error)]
-    found = {"alpha_per_year": model.alpha_per_year, "beta": model.beta}
+    fields = {"alpha_per_year": model.alpha_per_year, "beta": model.beta}
     if model.alpha_t is None:
-        return found, ["alpha has no t statistic: the returns are beta times those of the reference"]
-    return {**found, "alpha_t": model.alpha_t}, []
+        return fields, ["alpha has no t statistic: the returns are beta times those of the reference"]
+    return {**fields, "alpha_t": model.alpha_t}, []

@@ -58,11 +58,11 @@ class Trial:
 
     def __post_init__(self) -> None:
         shape = self.sessions.shape
-        found = {"net": self.net, "best_baseline": self.best_baseline, "anchor": self.anchor}
-        if any(returns.shape != shape for returns in found.values()):
-            shapes = {name: returns.shape for name, returns in found.items()}
+        series = {"net": self.net, "best_baseline": self.best_baseline, "anchor": self.anchor}
+        if any(returns.shape != shape for returns in series.values()):
+            shapes = {name: returns.shape for name, returns in series.items()}
             raise ValueError(f"trial {self.name}: {shape} sessions, but returns {shapes}")
-        for name, returns in found.items():
+        for name, returns in series.items():
             n_bad = int((~np.isfinite(returns)).sum())
             if n_bad:
                 raise ValueError(f"{n_bad} of {name} of {self.name} are not finite; evaluate the run again")
@@ -181,12 +181,12 @@ def deflation_of(
     A ranked trial counts by the share of the trial's sessions that it covers; every other one counts as one. The
     variance is of the ranked trials that share sessions and have such a ratio.
     """
-    ranked = [each for each in known if not each.unranked_reason]
-    shares = {each.name: shared_fraction(trial.sessions, each.sessions) for each in ranked}
-    used = deflation_trials(each for each in ranked if against in each.sharpe and shares[each.name] > 0.0)
+    ranked = [trial for trial in known if not trial.unranked_reason]
+    shares = {earlier.name: shared_fraction(trial.sessions, earlier.sessions) for earlier in ranked}
+    used = deflation_trials(trial for trial in ranked if against in trial.sharpe and shares[trial.name] > 0.0)
     return Deflation.of(
-        np.array([each.sharpe[against] for each in used]),
-        np.array([shares[each.name] for each in used]),
+        np.array([trial.sharpe[against] for trial in used]),
+        np.array([shares[trial.name] for trial in used]),
         n_trials,
         n_trials - len(shares) + sum(shares.values()),
     )
@@ -206,7 +206,7 @@ class RunReturns:
         inside = (self.sessions >= np.datetime64(period.first)) & (self.sessions <= np.datetime64(period.last))
         baselines, names = self.baselines[inside], self.baseline_names
         best = int(np.argmax(sharpe_ratios(baselines)))
-        anchor = next((names.index(each) for each in ANCHORS if each in names), best)
+        anchor = next((names.index(anchor) for anchor in ANCHORS if anchor in names), best)
         return Trial(
             name=name,
             sessions=self.sessions[inside],
@@ -246,7 +246,9 @@ def _returns(run_id: str, rows: pl.DataFrame) -> RunReturns:
     if len(ensembles) != 1 or not baselines:
         raise ValueError(f"run {run_id} needs 1 ensemble, 1+ baselines, but has {len(ensembles)}, {len(baselines)}")
     sessions = ensembles[0]["session"]
-    if sessions.n_unique() < len(sessions) or any(not each["session"].equals(sessions) for each in baselines.values()):
+    if sessions.n_unique() < len(sessions) or any(
+        not baseline["session"].equals(sessions) for baseline in baselines.values()
+    ):
         lengths = ", ".join(f"{name}: {len(account)}" for name, account in baselines.items())
         raise ValueError(f"run {run_id} needs the same sessions of all accounts, but has {len(sessions)} and {lengths}")
     return RunReturns(
@@ -301,10 +303,10 @@ def periods_of(runs: pl.DataFrame, evaluations: pl.DataFrame) -> dict[str, list[
         .agg(pl.col("first_session").min(), pl.col("last_session").max())
         .sort("source", "period")
     )
-    found: dict[str, list[Period]] = {}
+    periods: dict[str, list[Period]] = {}
     for source, *period in spans.iter_rows():
-        found.setdefault(source, []).append(Period(*period))
-    return found
+        periods.setdefault(source, []).append(Period(*period))
+    return periods
 
 
 @takes_arrays

@@ -1,8 +1,10 @@
 """The columns of the tables of verdicts on runs, and the period that is reported."""
 
+from collections.abc import Iterable
+
 import polars as pl
 
-from nvtrader_pipelines.components.columns import UTC_TIME, Column, TableSchema
+from nvtrader_pipelines.components.columns import UTC_TIME, Column, TableSchema, interval_bounds
 from nvtrader_pipelines.policies.rollout_tables import ACCOUNT
 
 RUN = TableSchema(  # what the tables of a run begin with
@@ -20,8 +22,7 @@ EVALUATION = TableSchema(
     Column("last_session", pl.Date, "last session"),
     Column("n_sessions", pl.Int64, "number of sessions, first and last included"),
     Column("sharpe", pl.Float64, "annualized Sharpe ratio net of costs, risk-free rate 0"),
-    Column("sharpe_low", pl.Float64, "2.5 % bound, stationary bootstrap"),
-    Column("sharpe_high", pl.Float64, "97.5 % bound, stationary bootstrap"),
+    interval_bounds("sharpe", "bound, stationary bootstrap"),
     Column("sharpe_error", pl.Float64, "standard error of the Sharpe ratio, Lo (2002), of independent normal returns"),
     Column("lo_low", pl.Float64, "2.5 % bound by Lo (2002): dependent returns of any distribution, Newey-West lags"),
     Column("lo_high", pl.Float64, "97.5 % bound by theory, the same; null where the returns never vary"),
@@ -48,8 +49,7 @@ EVALUATION = TableSchema(
     Column("iqm_high", pl.Float64, "97.5 % bound, the same"),
     Column("best_baseline", pl.String, "baseline with the highest Sharpe ratio over the period, known only afterwards"),
     Column("sharpe_difference", pl.Float64, "Sharpe ratio less that of the best baseline"),
-    Column("sharpe_difference_low", pl.Float64, "2.5 % bound of the difference, paired bootstrap"),
-    Column("sharpe_difference_high", pl.Float64, "97.5 % bound of the difference, paired bootstrap"),
+    interval_bounds("sharpe_difference", "bound of the difference, paired bootstrap"),
 )
 RATIO_CURVE = TableSchema(
     Column("kind", pl.String, "run, or trial of a search session"),
@@ -61,8 +61,7 @@ RATIO_CURVE = TableSchema(
     Column("finished_at", UTC_TIME, "when the run or trial was judged"),
     Column("period", pl.String, "before_YEAR, from_YEAR or all; of a trial validation"),
     Column("sharpe", pl.Float64, "annualized Sharpe ratio net of costs: of the ensemble, or of a trial's first seed"),
-    Column("sharpe_low", pl.Float64, "2.5 % bound; null of a trial"),
-    Column("sharpe_high", pl.Float64, "97.5 % bound; null of a trial"),
+    interval_bounds("sharpe", "bound; null of a trial"),
     EVALUATION.only("max_drawdown"),
     Column(
         "rank",
@@ -87,17 +86,14 @@ REGIME_EVALUATION = TableSchema(
     Column("log_return", pl.Float64, "sum of log(1 + net return); those of the regimes sum to that of all"),
     Column("cagr", pl.Float64, "compound annual growth over the regime's sessions as if they were consecutive; net"),
     EVALUATION.only("sharpe"),
-    Column("sharpe_low", pl.Float64, "2.5 % bound, bootstrap of whole segments"),
-    Column("sharpe_high", pl.Float64, "97.5 % bound, bootstrap of whole segments"),
+    interval_bounds("sharpe", "bound, bootstrap of whole segments"),
     Column("max_drawdown", pl.Float64, "positive largest loss from a peak in one segment, for all within the record"),
     Column("best_baseline", pl.String, "baseline with the highest Sharpe ratio over all sessions, known only later"),
     Column("active_best", pl.Float64, "mean net return less that of the best baseline, times the sessions a year"),
-    Column("active_best_low", pl.Float64, "2.5 % bound, bootstrap of whole segments"),
-    Column("active_best_high", pl.Float64, "97.5 % bound, bootstrap of whole segments"),
+    interval_bounds("active_best", "bound, bootstrap of whole segments"),
     Column("anchor", pl.String, "the anchor among the baselines, else 1/N, else the best baseline"),
     Column("active_anchor", pl.Float64, "mean net return less that of the anchor, times the sessions a year"),
-    Column("active_anchor_low", pl.Float64, "2.5 % bound, bootstrap of whole segments"),
-    Column("active_anchor_high", pl.Float64, "97.5 % bound, bootstrap of whole segments"),
+    interval_bounds("active_anchor", "bound, bootstrap of whole segments"),
     Column("note", pl.String, "why values are null; null where none is"),
 )
 _OF_TRIALS = TableSchema(Column("source", pl.String, "market source that all the trials were run on"), _PERIOD)
@@ -194,7 +190,6 @@ STRESS = TableSchema(  # one account in one scenario, and of a scenario of sever
 )
 
 
-def reported_period(periods: pl.Series) -> str:
+def reported_period(periods: Iterable[str]) -> str:
     """Reported period among those of verdicts: the last `from_<year>`, else `all`."""
-    reported = periods.filter(periods.str.starts_with("from_")).sort()
-    return str(reported[-1]) if len(reported) else "all"
+    return max((period for period in periods if period.startswith("from_")), default="all")

@@ -149,7 +149,7 @@ def _periods(accounts: _Accounts, report_from: date | None) -> list[tuple[str, i
 def _rows(accounts: _Accounts, period: tuple[str, int | None], intervals: SharpeIntervals) -> list[dict[str, object]]:
     periods_per_year, yearly = accounts.periods_per_year, sqrt(accounts.periods_per_year)
     draws = intervals.draw(accounts.net_return, periods_per_year)
-    found = [statistics_of(column, periods_per_year) for column in accounts.net_return.T]
+    statistics = [statistics_of(column, periods_per_year) for column in accounts.net_return.T]
     n_sessions = len(accounts.sessions)
     of_period = {
         "period": period[0],
@@ -166,7 +166,7 @@ def _rows(accounts: _Accounts, period: tuple[str, int | None], intervals: Sharpe
             "policy": name,
             "kind": accounts.kinds[i],
             **of_period,
-            **found[i],
+            **statistics[i],
             **dict(zip(("sharpe_low", "sharpe_high"), draws.interval(i), strict=True)),
             "sharpe_error": errors[i],
             **_lo_bounds(accounts.net_return[:, i], periods_per_year),

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
-from nvtrader_pipelines.components.ids import ID_LENGTH
+from nvtrader_pipelines.components.text import ID_LENGTH
 from nvtrader_pipelines.execution.plan import RebalancePlan
 
 EventKind = Literal[

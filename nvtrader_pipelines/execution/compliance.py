@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 
+from nvtrader_pipelines.components.text import name_symbols
 from nvtrader_pipelines.execution.plan import Finding, Level, RebalancePlan, Rule
-from nvtrader_pipelines.market.symbol_groups import name_symbols
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.portfolio.pipeline.stage import ROUNDING
 
@@ -47,6 +47,17 @@ def compliance_findings(
         *_sectors(plan, limits, data.sectors),
         *_diversification(plan, limits),
         *_volatility(limits, volatility),
+    )
+
+
+def allow_first_plan(findings: Iterable[Finding], turnover: float) -> tuple[Finding, ...]:
+    """Findings of a policy's first plan: its turnover is only a warning up to what its account allows."""
+    allowed = f"; the account lets a policy's first plan turn over {turnover:.2%} (first_plan_turnover)"
+    return tuple(
+        finding.model_copy(update={"level": "warn", "sentence": finding.sentence + allowed})
+        if finding.rule == "turnover_pct_warn" and (finding.figure or 0.0) <= turnover + ROUNDING
+        else finding
+        for finding in findings
     )
 
 
@@ -102,15 +113,15 @@ def _exposures(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
     """Gross above its limit, and net outside its range."""
     wanted = [weight for _, _, weight in _names(plan)]
     gross, net = sum(map(abs, wanted)), sum(wanted)
-    found = []
+    findings = []
     for what, figure, bound in (("gross", gross, limits.max_gross), ("net", net, limits.max_net)):
         if figure > bound + ROUNDING:
             sentence = f"the names would weigh {figure:.2%} {what}, above the {bound:.2%} that they may"
-            found.append(_finding("limits_hold", "hard", figure, bound, sentence))
+            findings.append(_finding("limits_hold", "hard", figure, bound, sentence))
     if net < limits.min_net - ROUNDING:
         sentence = f"the names would weigh {net:.2%} net, below the {limits.min_net:.2%} that they must"
-        found.append(_finding("limits_hold", "hard", net, limits.min_net, sentence))
-    return found
+        findings.append(_finding("limits_hold", "hard", net, limits.min_net, sentence))
+    return findings
 
 
 def _restricted_purchases(plan: RebalancePlan, restricted: Sequence[str]) -> list[Finding]:
@@ -165,20 +176,20 @@ def _turnover(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:
 
 
 def _sectors(plan: RebalancePlan, limits: RiskLimits, sectors: Mapping[str, str]) -> list[Finding]:
-    bound, sums, found = limits.max_sector, dict[str, float](), list[Finding]()
+    bound, sums, findings = limits.max_sector, dict[str, float](), list[Finding]()
     without = [name for name, _, wanted in _names(plan) if name not in sectors and abs(wanted) > ROUNDING]
     if without:
         sentence = f"{name_symbols(without)}: no sector is known; add a row per symbol to data/compliance/sectors.csv"
         symbol = without[0] if len(without) == 1 else None
-        found.append(_finding("sector_concentration_max", "soft", None, bound, sentence, symbol))
+        findings.append(_finding("sector_concentration_max", "soft", None, bound, sentence, symbol))
     for name, _, wanted in _names(plan):
         if name in sectors:
             sums[sectors[name]] = sums.get(sectors[name], 0.0) + abs(wanted)
     for sector in sorted(sums):
         if sums[sector] > bound + ROUNDING:
             sentence = f"sector {sector} would weigh {sums[sector]:.2%}, above the {bound:.2%} that one may weigh"
-            found.append(_finding("sector_concentration_max", "soft", sums[sector], bound, sentence))
-    return found
+            findings.append(_finding("sector_concentration_max", "soft", sums[sector], bound, sentence))
+    return findings
 
 
 def _diversification(plan: RebalancePlan, limits: RiskLimits) -> list[Finding]:

@@ -9,7 +9,7 @@ from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, block_reason, is_blocked
 from nvtrader_pipelines.execution.plan_decision import DecisionEvent
 from nvtrader_pipelines.execution.plan_records import PlanRecord
-from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
+from nvtrader_pipelines.market.calendar import TradingCalendar
 
 OPEN = {"waiting", "cleared"}
 DECIDABLE: dict[DecisionEvent, set[str]] = {
@@ -36,7 +36,7 @@ def require_no_orders(plan_id: str, booked: Sequence[BookedOrder]) -> None:
     Raises:
         ExecutionError: with the names of the open orders.
     """
-    waiting = [each.order.symbol for each in booked if each.status == "accepted"]
+    waiting = [entry.order.symbol for entry in booked if entry.status == "accepted"]
     if waiting:
         raise ExecutionError(
             f"a plan must be decided on before its orders are placed, but those of plan {plan_id} for "
@@ -50,7 +50,7 @@ def record_decision(
     settled_at: date,
     author: tuple[str, str],
     at: datetime,
-    calendar: TradingCalendar = NEW_YORK,
+    calendar: TradingCalendar,
 ) -> AuditEvent:
     """Make the event of a decision on a plan; where the fill session has begun, as in a replay, it says when.
 
@@ -108,9 +108,9 @@ def replacement_events(
     details: dict[EventKind, EventDetails] = {
         "proposed": EventDetails(reason=override.reason),
         "constructed": EventDetails(detail={"plan": edited.model_dump(mode="json")}),
-        "cleared": EventDetails(detail={"findings": [each.model_dump(mode="json") for each in findings]}),
+        "cleared": EventDetails(detail={"findings": [finding.model_dump(mode="json") for finding in findings]}),
     }
-    return replaced, *(plan_event(kind, edited, override.at, override.by, each) for kind, each in details.items())
+    return replaced, *(plan_event(kind, edited, override.at, override.by, item) for kind, item in details.items())
 
 
 def _format_change(record: PlanRecord) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.explanation import suggest
-from nvtrader_pipelines.components.ids import ID_LENGTH
+from nvtrader_pipelines.components.text import ID_LENGTH
 from nvtrader_pipelines.envs.account import Account, situation_of
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan import RebalancePlan, Stage
@@ -47,7 +47,7 @@ def make_edited_plan(
     proposed, *later = limited.stages
     stages = [
         replace(proposed, name=PERSON),
-        *(each for each in later if each.name in pipeline.limit_names or each.reason),
+        *(stage for stage in later if stage.name in pipeline.limit_names or stage.reason),
     ]
     return parent.model_copy(
         update={
@@ -55,7 +55,7 @@ def make_edited_plan(
             "parent_id": parent.plan_id,
             "snapshot_ids": panel.snapshot_ids,
             "stages": tuple(
-                Stage(name=each.name, weights=tuple(each.weights.tolist()), reason=each.reason) for each in stages
+                Stage(name=stage.name, weights=tuple(stage.weights.tolist()), reason=stage.reason) for stage in stages
             ),
             "truncated": limited.truncated,
         }

@@ -67,7 +67,7 @@ class Journal:
         ]
         if missing:
             raise BookIncomplete(
-                self.account, [name for _, name in sorted(missing, key=lambda each: (str(each[0]), each[1]))]
+                self.account, [name for _, name in sorted(missing, key=lambda key: (str(key[0]), key[1]))]
             )
 
     def require_audit_covers_book(self, index: BookIndex, *, late: bool) -> None:
@@ -107,8 +107,8 @@ class Journal:
 
     def records(self) -> Sequence[PlanRecord]:
         """Return the records of all plans, oldest first."""
-        found = [self.record(plan_id) for plan_id in self._events_by_plan]
-        return [record for record in found if record is not None]
+        records = [self.record(plan_id) for plan_id in self._events_by_plan]
+        return [record for record in records if record is not None]
 
     def events_of(self, plan_id: str) -> Sequence[AuditEvent]:
         """Return the events of a plan and its orders."""

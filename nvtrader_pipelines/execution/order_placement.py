@@ -34,10 +34,38 @@ class RiskControls:
     clock: Callable[[], datetime]
     by: str  # author of events
     replayed_to: date | None = None  # last session of a replay of history; None without one
+    first_plan_turnover: float = 0.0  # up to which a policy's first plan waits for nobody
 
     def event(self, kind: EventKind, plan: RebalancePlan, details: EventDetails) -> AuditEvent:
         """Make an event of a plan, at the current time."""
         return plan_event(kind, plan, self.clock(), self.by, details)
+
+    def order_placed(self, plan: RebalancePlan, order: Order, **ids: str) -> AuditEvent:
+        """Make the event of a placed order."""
+        detail = {"order": order.model_dump(mode="json"), **ids}
+        details = EventDetails(order_id=order.order_id, symbol=order.symbol, session=order.session, detail=detail)
+        return self.event("placed", plan, details)
+
+    def order_cancelled(self, plan: RebalancePlan, symbol: str, reason: str) -> AuditEvent:
+        """Make the event of an order that ended without a fill, or with a partial one."""
+        return self.event("cancelled", plan, EventDetails(order_id(plan.plan_id, symbol), symbol, reason=reason))
+
+    def order_withdrawn(self, plan: RebalancePlan, order: Order, reason: str) -> AuditEvent:
+        """Make the event of an order that was never placed; it holds the order, as no other event does."""
+        detail = {"order": order.model_dump(mode="json")}
+        return self.event("cancelled", plan, EventDetails(order.order_id, order.symbol, reason=reason, detail=detail))
+
+    def halted(self, account: str, session: date, stop: str) -> AuditEvent:
+        """Make the event of a session that the kill switch stopped."""
+        return AuditEvent(
+            event_id=event_id("halted", account, session),
+            kind="halted",
+            at=self.clock(),
+            by=self.by,
+            account=account,
+            session=session,
+            reason=stop,
+        )
 
 
 OTHER_NAMES = "the active policy trades other names"
@@ -73,7 +101,7 @@ class OrderPlacement:
         if stop:
             events += self._stop_placing(plan, remaining, session, stop)
         if not orders or not stop or self._has_placed_orders(plan):
-            cancellations = [self._order_cancelled(plan, each.symbol, each.reason) for each in unplaced]
+            cancellations = [self._controls.order_cancelled(plan, order.symbol, order.reason) for order in unplaced]
             events += self._journal.append(*cancellations)
         return events if orders else events + self.cancel_plan(plan, no_order_reason(plan, unplaced))
 
@@ -102,7 +130,7 @@ class OrderPlacement:
 
     def halt(self, session: date, stop: str) -> list[AuditEvent]:
         """Record that the kill switch stopped a session, and cancel open orders."""
-        events = self._record_halt(session, stop)
+        events = self._journal.append(self._controls.halted(self._journal.account, session, stop))
         self._venue.cancel_open(stop)
         return events
 
@@ -110,7 +138,7 @@ class OrderPlacement:
         """Record fills and ends of placed orders; at a live venue also those of earlier plans, which may end late."""
         plans = [] if pending is None else [pending.plan]
         if self._venue.is_live:
-            plans = [each.plan for each in self._journal.records() if each.status == "placed"]
+            plans = [record.plan for record in self._journal.records() if record.status == "placed"]
         return [event for plan in plans if self._has_placed_orders(plan) for event in self._record_outcomes(plan)]
 
     def _record_outcomes(self, plan: RebalancePlan) -> list[AuditEvent]:
@@ -122,8 +150,8 @@ class OrderPlacement:
             events.append(self._controls.event("filled", plan, details))
             if not fill.complete:
                 reason = f"{fill.quantity:.6g} shares were filled; the rest is cancelled"
-                events.append(self._order_cancelled(plan, fill.symbol, reason))
-        events += [self._order_cancelled(plan, each.symbol, each.reason) for each in outcomes.ended]
+                events.append(self._controls.order_cancelled(plan, fill.symbol, reason))
+        events += [self._controls.order_cancelled(plan, order.symbol, order.reason) for order in outcomes.ended]
         return self._journal.append(*events)
 
     def _submit(self, plan: RebalancePlan, order: Order) -> list[AuditEvent]:
@@ -137,15 +165,16 @@ class OrderPlacement:
             return self._journal.append(self._withdraw_order(plan, order, ban))
         receipt = self._venue.submit(order)
         if receipt.status == "rejected":
-            return self._journal.append(self._order_withdrawn(plan, order, f"rejected: {receipt.reason}"))
-        return self._journal.append(self._order_placed(plan, order, broker_order_id=receipt.broker_order_id))
+            return self._journal.append(self._controls.order_withdrawn(plan, order, f"rejected: {receipt.reason}"))
+        return self._journal.append(self._controls.order_placed(plan, order, broker_order_id=receipt.broker_order_id))
 
     def _stop_placing(
         self, plan: RebalancePlan, remaining: Sequence[Order], session: date, stop: str
     ) -> list[AuditEvent]:
         """Withdraw the remaining orders of a plan; at a live venue, also cancel those that are open."""
         if not self._venue.is_live:
-            return self._record_halt(session, stop) + self._withdraw_orders(plan, remaining, stop)
+            halted = self._controls.halted(self._journal.account, session, stop)
+            return self._journal.append(halted) + self._withdraw_orders(plan, remaining, stop)
         events = self.halt(session, stop) + self._withdraw_orders(plan, remaining, stop)
         return events + (self._record_outcomes(plan) if self._has_placed_orders(plan) else [])
 
@@ -175,37 +204,11 @@ class OrderPlacement:
     def _withdraw_order(self, plan: RebalancePlan, order: Order, reason: str) -> AuditEvent:
         """Cancel an order at the venue, where an interrupted attempt may have placed it, and make its event."""
         is_unfilled = self._venue.cancel(order, reason)
-        return self._order_withdrawn(plan, order, reason) if is_unfilled else self._order_placed(plan, order)
-
-    def _order_placed(self, plan: RebalancePlan, order: Order, **ids: str) -> AuditEvent:
-        """Make the event of a placed order."""
-        detail = {"order": order.model_dump(mode="json"), **ids}
-        details = EventDetails(order_id=order.order_id, symbol=order.symbol, session=order.session, detail=detail)
-        return self._controls.event("placed", plan, details)
-
-    def _order_cancelled(self, plan: RebalancePlan, symbol: str, reason: str) -> AuditEvent:
-        """Make the event of an order that ended without a fill, or with a partial one."""
-        details = EventDetails(order_id(plan.plan_id, symbol), symbol, reason=reason)
-        return self._controls.event("cancelled", plan, details)
-
-    def _order_withdrawn(self, plan: RebalancePlan, order: Order, reason: str) -> AuditEvent:
-        """Make the event of an order that was never placed; it holds the order, as no other event does."""
-        detail = {"order": order.model_dump(mode="json")}
-        details = EventDetails(order.order_id, order.symbol, reason=reason, detail=detail)
-        return self._controls.event("cancelled", plan, details)
-
-    def _record_halt(self, session: date, stop: str) -> list[AuditEvent]:
-        """Record that the kill switch stopped a session."""
-        event = AuditEvent(
-            event_id=event_id("halted", self._journal.account, session),
-            kind="halted",
-            at=self._controls.clock(),
-            by=self._controls.by,
-            account=self._journal.account,
-            session=session,
-            reason=stop,
+        return (
+            self._controls.order_withdrawn(plan, order, reason)
+            if is_unfilled
+            else self._controls.order_placed(plan, order)
         )
-        return self._journal.append(event)
 
     def _has_placed_orders(self, plan: RebalancePlan) -> bool:
         return any(event.kind == "placed" for event in self._journal.events_of(plan.plan_id))

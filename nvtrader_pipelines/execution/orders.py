@@ -1,9 +1,9 @@
-"""Orders and fills, and the orders of a plan."""
+"""Orders and fills, the orders of a plan, and the prices that size and value shares."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,10 @@ from pydantic import BaseModel, ConfigDict
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan import RebalancePlan
 
+if TYPE_CHECKING:  # polars takes long to import
+    from nvtrader_pipelines.envs.fill_timing import FillTiming
+
+FloatArray = NDArray[np.float64]
 Side = Literal["buy", "sell"]
 
 
@@ -60,8 +64,8 @@ class Ticket:
 
     plan: RebalancePlan
     session: date  # of the fill
-    shares: NDArray[np.float64]  # (N,) positive to buy, negative to sell; 0 makes no order
-    quotes: NDArray[np.float64]  # (N,) account currency
+    shares: FloatArray  # (N,) positive to buy, negative to sell; 0 makes no order
+    quotes: FloatArray  # (N,) account currency
 
 
 def make_orders(ticket: Ticket, *, whole_shares: bool, min_order: float = 0.0) -> tuple[Order, ...]:
@@ -75,7 +79,7 @@ def make_orders(ticket: Ticket, *, whole_shares: bool, min_order: float = 0.0) -
         ExecutionError: if a quantity is not finite.
     """
     plan = ticket.plan
-    found = []
+    orders = []
     for symbol, target, shares, quote in zip(
         plan.symbols[:-1], plan.target, ticket.shares, ticket.quotes, strict=False
     ):
@@ -88,13 +92,11 @@ def make_orders(ticket: Ticket, *, whole_shares: bool, min_order: float = 0.0) -
         if whole_shares and target != 0.0:
             quantity = float(np.floor(quantity + ROUNDING))
         if quantity > 0.0 and quantity * quote >= min_order:
-            found.append(_order(ticket, symbol, quantity if shares > 0.0 else -quantity, float(quote), target))
-    return (*(order for order in found if order.side == "sell"), *(order for order in found if order.side == "buy"))
+            orders.append(_order(ticket, symbol, quantity if shares > 0.0 else -quantity, float(quote), target))
+    return (*(order for order in orders if order.side == "sell"), *(order for order in orders if order.side == "buy"))
 
 
-def require_prices(
-    symbols: Sequence[str], needed: NDArray[np.bool_], prices: NDArray[np.float64], session: date
-) -> None:
+def require_prices(symbols: Sequence[str], needed: NDArray[np.bool_], prices: FloatArray, session: date) -> None:
     """Raise unless all needed names (N,) have prices (N,).
 
     Raises:
@@ -125,3 +127,17 @@ def _order(ticket: Ticket, symbol: str, shares: float, quote: float, target: flo
 
 
 ROUNDING = 1e-6  # of a share: tolerance below a whole share
+
+
+@dataclass(frozen=True, eq=False)
+class PanelPrices:
+    """Prices of a panel's names and sessions, adjusted as its returns are; NaN without a bar."""
+
+    opens: FloatArray  # (T, N); the close for a bar without an open
+    closes: FloatArray  # (T, N)
+    last_closes: FloatArray  # (T, N) forward-filled closes, also from before the panel; NaN before the first close
+    volumes: FloatArray  # (T, N) shares, adjusted as the prices are; NaN if unknown
+
+    def fill_prices(self, fill: "FillTiming") -> FloatArray:
+        """Prices at which orders fill, (T, N)."""
+        return self.opens if fill == "next_open" else self.closes

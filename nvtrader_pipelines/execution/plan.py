@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from nvtrader_pipelines.components.ids import ID_LENGTH
+from nvtrader_pipelines.components.text import ID_LENGTH
 from nvtrader_pipelines.portfolio.cash import ROUNDING
 
 Level = Literal["hard", "soft", "warn"]
@@ -43,7 +43,7 @@ def is_blocked(findings: Sequence[Finding]) -> bool:
 
 def block_reason(findings: Sequence[Finding]) -> str:
     """Sentences of the hard findings; empty if there are none."""
-    return "; ".join(each.sentence for each in findings if each.level == "hard")
+    return "; ".join(finding.sentence for finding in findings if finding.level == "hard")
 
 
 def needs_approval(findings: Sequence[Finding]) -> bool:

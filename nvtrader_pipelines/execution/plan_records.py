@@ -59,20 +59,26 @@ def plan_records(events: Iterable[AuditEvent]) -> dict[str, PlanRecord]:
     return records
 
 
+def is_first_plan(plan: RebalancePlan, records: Iterable[PlanRecord]) -> bool:
+    """Whether no plan of the same policy and run has been filled among the records of an account."""
+    own = (plan.run_id, plan.policy)
+    return not any(record.filled and (record.plan.run_id, record.plan.policy) == own for record in records)
+
+
 def halted_session_events(events: Iterable[AuditEvent], records: Iterable[PlanRecord]) -> list[AuditEvent]:
     """Events of sessions that the kill switch left without a plan."""
     decided = {(record.plan.account, record.plan.session) for record in records}
     return [
-        each
-        for each in events
-        if each.kind == "halted" and each.session and (each.account, each.session) not in decided
+        event
+        for event in events
+        if event.kind == "halted" and event.session and (event.account, event.session) not in decided
     ]
 
 
 def _after(record: PlanRecord, event: AuditEvent) -> PlanRecord:
     """Record of a plan after one more event."""
     if event.kind in {"cleared", "blocked"}:
-        findings = tuple(Finding.model_validate(each) for each in event.detail["findings"])
+        findings = tuple(Finding.model_validate(content) for content in event.detail["findings"])
         status = "blocked" if event.kind == "blocked" else "waiting" if needs_approval(findings) else "cleared"
         return replace(record, status=status, findings=findings, cleared_at=event.at, reason=event.reason)
     if event.kind in _DECISIONS:

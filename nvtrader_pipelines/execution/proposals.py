@@ -36,7 +36,9 @@ def make_plan(deployed: Deployment, account: str, t: int, held: Account, decisio
     session, target, result = deployed.panel.sessions[t].item(), decision.target, decision.pipeline
     stages = [Stage(name="policy", weights=() if target is None else tuple(target.tolist()))]
     if result is not None:
-        stages = [Stage(name=each.name, weights=each.weights.tolist(), reason=each.reason) for each in result.stages]
+        stages = [
+            Stage(name=stage.name, weights=stage.weights.tolist(), reason=stage.reason) for stage in result.stages
+        ]
     return RebalancePlan(
         plan_id=plan_id(account, session, deployed.run_id, deployed.policy),
         account=account,

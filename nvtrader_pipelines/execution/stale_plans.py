@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from nvtrader_pipelines.components.text import name_symbols
 from nvtrader_pipelines.execution.book import MIN_HOLDING, AccountState
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
-from nvtrader_pipelines.market.symbol_groups import name_symbols
 
 MAX_HOLDINGS = 3  # holdings of a sentence
 RETURN_ROUNDING = 1e-4  # vendors round adjusted prices, which every dividend rescales

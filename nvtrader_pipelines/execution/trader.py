@@ -8,11 +8,12 @@ from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, plan_event
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.brokers.venue import PolicyInForce, Venue
+from nvtrader_pipelines.execution.compliance import allow_first_plan
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.order_placement import OrderPlacement, RiskControls
 from nvtrader_pipelines.execution.plan import RebalancePlan, block_reason, is_blocked
-from nvtrader_pipelines.execution.plan_records import PLACEABLE, PlanRecord
+from nvtrader_pipelines.execution.plan_records import PLACEABLE, PlanRecord, is_first_plan
 from nvtrader_pipelines.execution.proposals import is_due, make_plan, no_trade_event
 from nvtrader_pipelines.execution.reconciliation import open_differences
 from nvtrader_pipelines.experiments.deployment import Deployment
@@ -76,25 +77,28 @@ class Trader:
         plan = record.plan if record else None
         return self._venue.settle(t, plan, self._in_force, decided=decided, accepted=accepted)
 
-    def reconciliation_error(self) -> NotReconciled | None:
-        """Return the error of open differences at the last close; None if the account may trade.
+    def update_outcomes(self) -> None:
+        """Record how orders ended since, where there are differences, which a late end may explain."""
+        state = self._venue.last()
+        if state is not None and open_differences(state, self._journal):
+            self._placement.record_order_outcomes(None)
 
-        Orders that ended late may have explained a difference since, and the broker may have corrected it.
-        """
+    def open_differences_error(self) -> NotReconciled | None:
+        """Error of open differences at the last close; None if the account may trade, as a broker may correct it."""
         state = self._venue.last()
         if state is None or not open_differences(state, self._journal):
             return None
-        self._placement.record_order_outcomes(None)
         differences = self._venue.open_differences()
         return NotReconciled(self._journal.account, state.session, differences) if differences else None
 
     def require_reconciled(self) -> None:
-        """Raise if the account has open differences at its last close.
+        """Record how orders ended since, and raise if the account has open differences at its last close.
 
         Raises:
             NotReconciled: with the differences.
         """
-        if error := self.reconciliation_error():
+        self.update_outcomes()
+        if error := self.open_differences_error():
             raise error
 
     def propose(self, t: int) -> RebalancePlan | None:
@@ -153,8 +157,10 @@ class Trader:
 
     def _check(self, plan: RebalancePlan, t: int) -> list[AuditEvent]:
         """Record the findings of compliance."""
-        findings = self._controls.findings(plan, t)
-        detail = {"findings": [each.model_dump(mode="json") for each in findings]}
+        findings, allowed = self._controls.findings(plan, t), self._controls.first_plan_turnover
+        if allowed and is_first_plan(plan, self._journal.records()):
+            findings = allow_first_plan(findings, allowed)
+        detail = {"findings": [finding.model_dump(mode="json") for finding in findings]}
         details = EventDetails(reason=block_reason(findings), detail=detail)
         return self._journal.append(
             self._controls.event("blocked" if is_blocked(findings) else "cleared", plan, details)
@@ -235,7 +241,7 @@ class Trader:
         """Record of the plan decided before session `t` that may be filled in it."""
         if not self._venue.is_live:
             return self._record_at(t - 1)
-        before = [each for each in self._journal.proposals() if each.session < self._session(t)]
+        before = [proposal for proposal in self._journal.proposals() if proposal.session < self._session(t)]
         return self._journal.record(before[-1].plan_id) if before and before[-1].plan_id is not None else None
 
     def _record_at(self, t: int) -> PlanRecord | None:

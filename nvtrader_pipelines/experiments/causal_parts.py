@@ -14,9 +14,8 @@ from nvtrader_pipelines.market.look_ahead import LookAheadError, with_other_futu
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.baselines import ClassicalAgent
 from nvtrader_pipelines.portfolio.costs import total_cost
-from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
 from nvtrader_pipelines.portfolio.pipeline import Situation
-from nvtrader_pipelines.portfolio.pipeline.stage import add_cash
+from nvtrader_pipelines.portfolio.pipeline.stage import Thresholds, add_cash
 
 N_PORTFOLIOS = 4
 N_STEPS = 3  # decisions before each cut
@@ -44,7 +43,7 @@ def require_causal_parts(spec: ExperimentSpec, panel: MarketPanel) -> None:
     for share in SHARES:
         t = int(share * len(panel.sessions))
         try:
-            known, other = (dict(_outcomes(spec, each, t)) for each in (panel, with_other_future(panel, t)))
+            known, other = (dict(_outcomes(spec, history, t)) for history in (panel, with_other_future(panel, t)))
         except Exception as error:  # a package's own code
             raise PartError(
                 f"the parts {parts} must run on the market, but fail in a trial of {N_STEPS} steps "

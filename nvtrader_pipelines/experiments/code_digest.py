@@ -53,8 +53,8 @@ class Program:
     """Modules of some folders of this package, and of other packages with components of a spec."""
 
     def __init__(self, folders: Iterable[str], packages: Iterable[str] = ()) -> None:
-        files = dict(each for folder in folders for each in _modules_below(folder))
-        files |= dict(each for package in packages for each in _modules_of_package(package))
+        files = dict(module for folder in folders for module in _modules_below(folder))
+        files |= dict(module for package in packages for module in _modules_of_package(package))
         self._packages = {name for name, path in files.items() if path.name == "__init__.py"}
         self._sources = {name: path.read_bytes() for name, path in files.items()}  # once: files may change
         self._modules: dict[str, Module] = {}
@@ -89,7 +89,7 @@ class Program:
                     whole.add(target)
                     imported = self.module(target).imported.values()
                     left += [*self._statements_of(target), (target, RUN)]
-                    left += [each for dotted in imported for each in self._resolve(dotted)]
+                    left += [module for dotted in imported for module in self._resolve(dotted)]
             elif target not in found and target not in reached:
                 found.add(target)
                 name, position = target
@@ -114,8 +114,12 @@ class Program:
         statement = self.module(name).statements[position]
         lines = [statement.digest]
         for reference in statement.references if depth else ():
-            targets = [each for each in self._targets_of(name, reference) if isinstance(each, str) or each[1] != RUN]
-            lines.append(" ".join(each if isinstance(each, str) else self._digest(each, depth - 1) for each in targets))
+            targets = [
+                target for target in self._targets_of(name, reference) if isinstance(target, str) or target[1] != RUN
+            ]
+            lines.append(
+                " ".join(target if isinstance(target, str) else self._digest(target, depth - 1) for target in targets)
+            )
         digest = self._digests[place, depth] = digest_of(lines)
         return digest
 
@@ -141,7 +145,7 @@ class Program:
         dotted = {
             module.imported.get(member, f"{place}.{member}") for place, module in families for member in module.members
         }
-        return {each.rpartition(".")[2] for each in dotted if each.rpartition(".")[0] == name}
+        return {path.rpartition(".")[2] for path in dotted if path.rpartition(".")[0] == name}
 
     def _targets_at(self, place: Place) -> Iterator[Place | str]:
         """What a statement refers to."""
@@ -204,8 +208,8 @@ def classes_of(value: Any) -> Iterator[type[Component]]:
     if isinstance(value, Mapping):
         value = tuple(value.values())
     if isinstance(value, tuple | list):
-        for each in value:
-            yield from classes_of(each)
+        for item in value:
+            yield from classes_of(item)
 
 
 @cache
@@ -233,8 +237,12 @@ def _program(folders: tuple[str, ...], packages: frozenset[str]) -> Program:
     return Program(folders, packages)
 
 
-def _libraries() -> list[str]:
-    return [f"{library}=={version(library)}" for library in LIBRARIES]
+def _libraries() -> tuple[str, ...]:
+    """Versions of libraries, and the digest of the sessions of exchanges."""
+    from nvtrader_pipelines.market.calendar import SESSIONS  # imports NumPy
+
+    sessions = hashlib.sha256(SESSIONS.read_bytes()).hexdigest()
+    return *(f"{library}=={version(library)}" for library in LIBRARIES), sessions
 
 
 def _read_digest(stored: Path, content: str) -> str | None:

@@ -17,8 +17,6 @@ from nvtrader_pipelines.experiments.recorded_folds import Parent
 from nvtrader_pipelines.experiments.replay import replay_plan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.policies.agents import RecurrentPpoAgent
-from nvtrader_pipelines.policies.baselines import ClassicalAgent
 from nvtrader_pipelines.policies.policy import Decision, Policy
 
 
@@ -60,7 +58,7 @@ class Deployment:
 
         True for recurrent networks and for rules that re-estimate every few sessions.
         """
-        return isinstance(self.spec.agent, RecurrentPpoAgent | ClassicalAgent)
+        return self.spec.agent.is_stateful
 
     def clone(self) -> Self:
         """Return a copy with its own policy state; stateless deployments return themselves."""
@@ -121,7 +119,11 @@ def find_account(
     Raises:
         ValueError: if there is none, or it is a baseline.
     """
-    own = {each.name: each for each in build_accounts(plan, archives, chosen, thresholds) if each.kind != "baseline"}
+    own = {
+        account.name: account
+        for account in build_accounts(plan, archives, chosen, thresholds)
+        if account.kind != "baseline"
+    }
     if policy not in own:
         raise ValueError(
             f"run {plan.parent_run_id} has no policy {policy!r}; there are {', '.join(own)}{suggest(policy, list(own))}"

@@ -12,12 +12,13 @@ from pydantic import BeforeValidator, Field, JsonValue
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.explanation import format_value, suggest
 from nvtrader_pipelines.components.family import Family
-from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.evaluation.splits import MIN_TEST_SESSIONS, Fold
 
 UNTOUCHABLE = ("name", "description", "design")  # fields that the variants of an ablation set themselves
 DEFAULT_SEEDS = ([0], [0, 1, 2])  # of a classical agent, of a learner
 MAX_NAME_LENGTH = 63
+MAX_SESSIONS_PER_MONTH = 31
 _OTHER = re.compile(r"[^a-z0-9]+")
 
 
@@ -35,6 +36,8 @@ Value = Annotated[JsonValue, BeforeValidator(_without_dates)]
 
 class Design(Component):
     """Rule that turns folds and seeds into one result."""
+
+    is_ablation: ClassVar[bool] = False  # runs nothing itself, but its variants
 
     def folds(self, folds: Sequence[Fold]) -> Sequence[Fold]:
         """Folds of the splitter that are run."""
@@ -70,6 +73,25 @@ class BestOfNDesign(Design):
     kind: Literal["best_of_n"] = "best_of_n"
     validation_sessions: Annotated[int, Field(ge=MIN_TEST_SESSIONS, le=1260)] = 252  # last ones of each training window
 
+    def require_experiment(self, spec: Any, field: str) -> None:
+        """Require an agent that learns, and training windows that are longer than what is held out.
+
+        Raises:
+            ValueError: if the experiment has others.
+        """
+        if spec.agent.is_classical:
+            raise ValueError(
+                f"{field}: best_of_n chooses among seeds, but {spec.agent.kind} does not learn and has none; choose "
+                "walk_forward or basic"
+            )
+        months, purged = getattr(spec.splitter, "train_months", None), spec.splitter.purge_size
+        if months is not None and self.validation_sessions >= months * MAX_SESSIONS_PER_MONTH - purged:
+            raise ValueError(
+                f"{field}.validation_sessions: found {self.validation_sessions}, but {months} months of training hold "
+                f"fewer than {months * MAX_SESSIONS_PER_MONTH - purged} sessions beside a purge of {purged}; hold "
+                "fewer out"
+            )
+
 
 class AblationDesign(Design):
     """One experiment per value of a field, all else equal; runs nothing itself.
@@ -79,6 +101,7 @@ class AblationDesign(Design):
     """
 
     validation_sessions: ClassVar[int] = 0
+    is_ablation: ClassVar[bool] = True
 
     kind: Literal["ablation"] = "ablation"
     field: str = "environment.vol_penalty"
@@ -153,14 +176,14 @@ def _names(prefix: str, values: Sequence[JsonValue]) -> list[str]:
 def labels(values: Sequence[JsonValue]) -> list[str]:
     """Labels of values: kinds of components, and differing fields where kinds are equal."""
     outlines = [_outline(value) for value in values]
-    found = []
+    labels = []
     for value, outline in zip(values, outlines, strict=True):
         alike = [dict(leaves(other)) for other, kinds in zip(values, outlines, strict=True) if kinds == outline]
         own = [(path, leaf) for path, leaf in leaves(value) if any(other.get(path) != leaf for other in alike)]
         shown_leaves = own if own or outline else leaves(value)
         parts = [f"{path.rpartition('.')[2]} {_text(leaf)}" if path else _text(leaf) for path, leaf in shown_leaves]
-        found.append(slug(" ".join([outline, *parts])))
-    return found
+        labels.append(slug(" ".join([outline, *parts])))
+    return labels
 
 
 def leaves(value: JsonValue, path: str = "") -> list[tuple[str, JsonValue]]:

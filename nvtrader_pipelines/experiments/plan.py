@@ -8,7 +8,7 @@ from typing import Self
 
 import numpy as np
 
-from nvtrader_pipelines.components.ids import ID_LENGTH
+from nvtrader_pipelines.components.text import ID_LENGTH, group_by_message
 from nvtrader_pipelines.envs.fill_timing import no_opens, resolve_fill
 from nvtrader_pipelines.evaluation.splits import BacktestPaths, Fold
 from nvtrader_pipelines.experiments.causal_parts import require_causal_parts
@@ -17,10 +17,9 @@ from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY, PlanKind
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.features import LOOK_BACK
 from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows, panel_digest
-from nvtrader_pipelines.market.symbol_groups import group_by_message
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import PolicyCard
-from nvtrader_pipelines.policies.baselines import AnchorPortfolio, ClassicalAgent
+from nvtrader_pipelines.policies.baselines import AnchorPortfolio
 from nvtrader_pipelines.policies.preference_data import Tuning
 from nvtrader_pipelines.policies.training import TrainingTask
 
@@ -73,17 +72,16 @@ class RunPlan:
             LookAheadError: if a part of an installed package looks ahead.
             PartError: if such a part fails.
         """
-        if spec.design.kind == "ablation":
+        if spec.design.is_ablation:
             variants = ", ".join(variant.name for variant in spec.variants())
             raise ValueError(f"{spec.name} is an ablation and runs nothing itself; run its variants: {variants}")
         folds = spec.design.folds(spec.splitter.split(panel.sessions))
         spec.pipeline.start(panel)  # cheap, and fails before anything is trained
         for rule in (spec.agent, *spec.all_baselines):
-            if isinstance(rule, ClassicalAgent):
-                rule.require_market(panel)
+            rule.require_market(panel)
         require_causal_parts(spec, panel)
         plan = cls(spec, panel, panel_digest(panel), tuple(folds))
-        plan.require_fitting_sessions()
+        _require_fitting_sessions(plan)
         return plan
 
     @property
@@ -141,50 +139,7 @@ class RunPlan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Caveats for readers of the results."""
-        found = [SURVIVORSHIP] if self.panel.source == "sample" else []
-        found += group_by_message(self.panel.left_out.items())
-        if any(fold.trains_on_the_future for fold in self.folds):
-            found.append(VALIDATION_ONLY)
-        cost_bps = self.spec.environment.turnover_cost_bps
-        if cost_bps > MAX_USUAL_COST_BPS:
-            found.append(HIGH_COST.format(bps=cost_bps, percent=cost_bps / 100.0))
-        if any(
-            isinstance(each, AnchorPortfolio) and each not in self.spec.all_baselines for each in self.spec.baselines
-        ):
-            found.append(OTHER_ANCHOR)
-        waits = [fold.wait_after_tests for fold in self.folds if fold.wait_after_tests is not None]
-        if waits and min(waits) < self._look_back:
-            missing = self._look_back - min(waits)
-            found.append(INPUTS_OF_TESTS.format(wait=min(waits), look_back=self._look_back, missing=missing))
-        wanted, resolved = self.spec.environment.fill, resolve_fill(self.spec.environment.fill, self.panel)
-        if wanted != resolved:
-            found.append(f"orders fill at the {resolved}, not the {wanted} of the spec: {no_opens(self.panel)}")
-        if resolved == "same_close":
-            found.append("orders fill at the close of their decision (cheat-on-close), as specified")
-        found += self.short_history_warnings
-        if self.panel.delisted.any():
-            found.append(
-                "delisted names are paid out in cash at their last price without cost: an optimistic assumption"
-            )
-        return tuple(found)
-
-    @property
-    def short_history_warnings(self) -> list[str]:
-        """Warnings on rules whose estimate needs more sessions than precede the first test."""
-        sessions, first = self.panel.sessions, min(fold.test_first for fold in self.folds)
-        rules = [rule for rule in (*self.spec.all_baselines, self.spec.agent) if isinstance(rule, ClassicalAgent)]
-        waits = {rule.kind: rule.lookback for rule in rules if rule.lookback > first}
-        days = {kind: str(sessions[n - 1]) if n <= len(sessions) else "never" for kind, n in waits.items()}
-        return [SHORT_HISTORY.format(rule=kind, lookback=n, day=days[kind], first=first) for kind, n in waits.items()]
-
-    @property
-    def _look_back(self) -> int:
-        """Sessions that training inputs look back: features, and the account that a timing is fitted to.
-
-        Fits to the market itself do not look back into tested sessions: see `fitting_windows`.
-        """
-        pipeline = self.spec.pipeline
-        return max(LOOK_BACK, pipeline.lookback - 1) if pipeline.timing.needs_path else LOOK_BACK
+        return tuple(_warnings(self))
 
     @property
     def folds_to_choose(self) -> tuple[Fold, ...]:
@@ -216,26 +171,13 @@ class RunPlan:
         Raises:
             ValueError: as `training_window`.
         """
-        history, found = self.spec.pipeline.timing.history, []
+        history, windows = self.spec.pipeline.timing.history, []
         for first, last in normalize_windows(self.training_window(fold)):
             tested = max((end for _, end in fold.test if end < first), default=None)
             start = first if tested is None else max(first, tested + 1 + history)
             if start <= last:
-                found.append((start, last))
-        return tuple(found)
-
-    def require_fitting_sessions(self) -> None:
-        """Check that every fold's training is long enough to fit the timing.
-
-        Raises:
-            ValueError: with the fold that is too short.
-        """
-        timing = self.spec.pipeline.timing
-        for fold in self.folds if timing.needs_fit else ():
-            try:
-                timing.require_sessions(self.panel, self.fitting_windows(fold), self.spec.environment.rebal_freq)
-            except ValueError as error:
-                raise ValueError(f"fold {fold.index} cannot be timed: {error}") from error
+                windows.append((start, last))
+        return tuple(windows)
 
     def validation_window(self, fold: Fold) -> tuple[int, int]:
         """First and last session held out of a fold's training."""
@@ -257,25 +199,88 @@ class RunPlan:
             pipeline=spec.pipeline if spec.environment.pipeline else None,
         )
 
-    def card(self, task: TrainingTask, fit: Fit) -> PolicyCard:
-        """Card of a trained policy."""
-        sessions = self.panel.sessions
-        days = tuple((str(sessions[first]), str(sessions[last])) for first, last in normalize_windows(task.window))
-        return PolicyCard(
-            experiment=self.spec.partition_key,
-            spec_hash=self.spec.spec_hash,
-            fold=task.fold,
-            seed=task.seed,
-            environment=self.spec.environment,
-            agent=self.spec.agent,
-            symbols=self.panel.symbols,
-            feature_names=self.panel.feature_names,
-            scaler=fit.scaler,
-            train_first=days[0][0],
-            train_last=days[-1][1],
-            train=days if len(days) > 1 else (),
-            panel_digest=self.panel_digest,
-            warnings=self.warnings,
-            learning_curve=tuple(fit.curve),
-            start=task.tuning.sha256 if task.tuning else "",
+
+def policy_card(plan: RunPlan, task: TrainingTask, fit: Fit) -> PolicyCard:
+    """Card of a trained policy."""
+    sessions = plan.panel.sessions
+    days = tuple((str(sessions[first]), str(sessions[last])) for first, last in normalize_windows(task.window))
+    return PolicyCard(
+        experiment=plan.spec.partition_key,
+        spec_hash=plan.spec.spec_hash,
+        fold=task.fold,
+        seed=task.seed,
+        environment=plan.spec.environment,
+        agent=plan.spec.agent,
+        symbols=plan.panel.symbols,
+        feature_names=plan.panel.feature_names,
+        scaler=fit.scaler,
+        train_first=days[0][0],
+        train_last=days[-1][1],
+        train=days if len(days) > 1 else (),
+        panel_digest=plan.panel_digest,
+        warnings=plan.warnings,
+        learning_curve=tuple(fit.curve),
+        start=task.tuning.sha256 if task.tuning else "",
+    )
+
+
+def _require_fitting_sessions(plan: RunPlan) -> None:
+    """Check that every fold's training is long enough to fit the timing.
+
+    Raises:
+        ValueError: with the fold that is too short.
+    """
+    timing = plan.spec.pipeline.timing
+    for fold in plan.folds if timing.needs_fit else ():
+        try:
+            timing.require_sessions(plan.panel, plan.fitting_windows(fold), plan.spec.environment.rebal_freq)
+        except ValueError as error:
+            raise ValueError(f"fold {fold.index} cannot be timed: {error}") from error
+
+
+def _warnings(plan: RunPlan) -> list[str]:
+    warnings = [SURVIVORSHIP] if plan.panel.source == "sample" else []
+    warnings += group_by_message(plan.panel.left_out.items())
+    if any(fold.trains_on_the_future for fold in plan.folds):
+        warnings.append(VALIDATION_ONLY)
+    cost_bps = plan.spec.environment.turnover_cost_bps
+    if cost_bps > MAX_USUAL_COST_BPS:
+        warnings.append(HIGH_COST.format(bps=cost_bps, percent=cost_bps / 100.0))
+    if any(
+        isinstance(baseline, AnchorPortfolio) and baseline not in plan.spec.all_baselines
+        for baseline in plan.spec.baselines
+    ):
+        warnings.append(OTHER_ANCHOR)
+    waits = [fold.wait_after_tests for fold in plan.folds if fold.wait_after_tests is not None]
+    if waits and min(waits) < (look_back := _look_back(plan.spec)):
+        missing = look_back - min(waits)
+        warnings.append(INPUTS_OF_TESTS.format(wait=min(waits), look_back=look_back, missing=missing))
+    wanted, resolved = plan.spec.environment.fill, resolve_fill(plan.spec.environment.fill, plan.panel)
+    if wanted != resolved:
+        warnings.append(f"orders fill at the {resolved}, not the {wanted} of the spec: {no_opens(plan.panel)}")
+    if resolved == "same_close":
+        warnings.append("orders fill at the close of their decision (cheat-on-close), as specified")
+    warnings += short_history_warnings(plan)
+    if plan.panel.delisted.any():
+        warnings.append(
+            "delisted names are paid out in cash at their last price without cost: an optimistic assumption"
         )
+    return warnings
+
+
+def short_history_warnings(plan: RunPlan) -> list[str]:
+    """Warnings on rules whose estimate needs more sessions than precede the first test."""
+    sessions, first = plan.panel.sessions, min(fold.test_first for fold in plan.folds)
+    rules = (*plan.spec.all_baselines, plan.spec.agent)
+    waits = {rule.kind: rule.lookback for rule in rules if rule.lookback > first}
+    days = {kind: str(sessions[n - 1]) if n <= len(sessions) else "never" for kind, n in waits.items()}
+    return [SHORT_HISTORY.format(rule=kind, lookback=n, day=days[kind], first=first) for kind, n in waits.items()]
+
+
+def _look_back(spec: ExperimentSpec) -> int:
+    """Sessions that training inputs look back: features, and the account that a timing is fitted to.
+
+    Fits to the market itself do not look back into tested sessions: see `RunPlan.fitting_windows`.
+    """
+    pipeline = spec.pipeline
+    return max(LOOK_BACK, pipeline.lookback - 1) if pipeline.timing.needs_path else LOOK_BACK

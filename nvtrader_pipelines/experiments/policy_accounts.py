@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import Block, Fold
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
@@ -145,7 +145,7 @@ def mean_thresholds(several: Sequence[Thresholds]) -> Thresholds:
         return several[0]
     means = {}
     for name in Thresholds.model_fields:
-        known = [value for value in (getattr(each, name) for each in several) if value is not None]
+        known = [value for value in (getattr(array, name) for array in several) if value is not None]
         means[name] = float(np.mean(known)) if known else None
     return Thresholds(**means)
 

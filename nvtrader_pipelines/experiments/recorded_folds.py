@@ -94,7 +94,7 @@ class Parent:
         Raises:
             ValueError: if one was.
         """
-        for fold in (each.in_days for each in self.folds):
+        for fold in (block.in_days for block in self.folds):
             if fold.trains_on_the_future:
                 tested, trained = (date.fromordinal(day) for day in (fold.test_first, fold.train_last))
                 raise ValueError(

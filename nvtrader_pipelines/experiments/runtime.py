@@ -9,25 +9,24 @@ from typing import Any
 import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord, WalkStep, chain_records, walk
-from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED
 from nvtrader_pipelines.evaluation.step_generators import Steps
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 from nvtrader_pipelines.evaluation.walk_forward_evaluation import MIN_SESSIONS, evaluate
-from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
+from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan, policy_card
 from nvtrader_pipelines.experiments.plan_kinds import PHASES
 from nvtrader_pipelines.experiments.policy_accounts import build_accounts, choose_seed
 from nvtrader_pipelines.experiments.progress import Progress, Stage
 from nvtrader_pipelines.experiments.run_store import RunStore, TrainedPolicy
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.experiments.walk_progress import equity_stages, forward_stages
-from nvtrader_pipelines.policies.agents import Fit, Learner
+from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import read_archive, read_card, write_archive
 from nvtrader_pipelines.policies.rollout_tables import TRAINING_CURVE, TRAJECTORY
 from nvtrader_pipelines.policies.training import Checkpointed, Finished, Stepped, TrainingEvent, TrainingTask, train_all
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
-Phase = Generator[Progress, None, None]
+RunSteps = Generator[Progress, None, None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +38,7 @@ class Runtime:
     task_id: str
     clock: Callable[[], datetime]  # current time, UTC
 
-    def train(self) -> Phase:
+    def train(self) -> RunSteps:
         """Train the folds and seeds that are not done, resuming from checkpoints."""
         days, folds = self.plan.panel.sessions, self.plan.folds
         first, last = days[min(fold.train_first for fold in folds)], days[max(fold.train_last for fold in folds)]
@@ -47,7 +46,7 @@ class Runtime:
         yield from self._train()
         yield self._progress("done", f"{len(self.plan.keys)} policies are trained", share=1.0)
 
-    def adopt(self, archives: Mapping[FoldSeed, bytes]) -> Phase:
+    def adopt(self, archives: Mapping[FoldSeed, bytes]) -> RunSteps:
         """Store policies that this experiment's settings have trained elsewhere, with cards of this run.
 
         On the market of their training the files are the same, byte for byte.
@@ -97,7 +96,7 @@ class Runtime:
         yield self._progress("done", f"{_dates(self.plan)}: {message}", share=1.0, metrics=metrics)
         return verdict
 
-    def _start(self, what: str) -> Phase:
+    def _start(self, what: str) -> RunSteps:
         spec, panel = self.plan.spec, self.plan.panel
         yield self._progress("start", f"{spec.partition_key}: {what}", share=0.0)
         market = f"{len(panel.sessions)} sessions of {len(panel.symbols)} symbols from {panel.source}"
@@ -108,7 +107,7 @@ class Runtime:
         n_policies = f"{len(self.plan.folds)} folds by {len(spec.seeds)} seeds"
         yield self._progress("agent.built", f"{spec.agent.kind}, {n_policies}", share=0.0)
 
-    def _train(self) -> Phase:
+    def _train(self) -> RunSteps:
         """Train the missing policies, choose seeds where the design does, fit the timing and seal.
 
         Timings that depend on the market only are fitted first, so that a failure costs no training.
@@ -139,23 +138,21 @@ class Runtime:
             yield from self._fit(thresholds, chosen, 1.0)
         self.store.seal(chosen, thresholds)
 
-    def _fit(self, thresholds: dict[int, Thresholds], chosen: Mapping[int, int], share: float) -> Phase:
+    def _fit(self, thresholds: dict[int, Thresholds], chosen: Mapping[int, int], share: float) -> RunSteps:
         """Fit the timing on the training of each fold, into `thresholds`."""
         for fold in self.plan.folds:
             fitted = thresholds[fold.index] = fit_thresholds(self.plan, self.store.archives(), chosen, fold)
-            yield self._fit_progress(fold, fitted, share)
-
-    def _fit_progress(self, fold: Fold, thresholds: Thresholds, share: float) -> Progress:
-        metrics = {name: value for name, value in thresholds if value is not None}
-        figures = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in metrics.items())
-        fitted = f"fold {fold.index}: fitted the {self.plan.spec.pipeline.timing.kind} timing to its training"
-        message = f"{fitted}: {figures}" if figures else fitted
-        return self._progress("evaluate.step", message, fold=fold.index, share=share, metrics=metrics)
+            metrics = {name: value for name, value in fitted if value is not None}
+            message = f"fold {fold.index}: fitted the {self.plan.spec.pipeline.timing.kind} timing to its training"
+            if metrics:
+                figures = (f"{name.replace('_', ' ')} {value:.4g}" for name, value in metrics.items())
+                message += f": {', '.join(figures)}"
+            yield self._progress("evaluate.step", message, fold=fold.index, share=share, metrics=metrics)
 
     def _store_event(self, event: TrainingEvent, training: "TrainingProgress") -> Progress:
         """Store the result of a training event and report progress."""
         task = event.task
-        total = task.agent.total_timesteps if isinstance(task.agent, Learner) else 0
+        total = task.agent.total_timesteps
         key = (task.fold, task.seed)
         key_fields = {"fold": task.fold, "seed": task.seed, "total_timesteps": total}
         name = f"fold {task.fold} seed {task.seed}"
@@ -172,7 +169,7 @@ class Runtime:
                 self.store.store_checkpoint(key, content)
                 return self._progress("train.checkpoint", f"{name}: can be resumed", **key_fields, share=training.share)
             case Finished(fit=fit):
-                archive = write_archive(self.plan.card(task, fit), fit.tensors)
+                archive = write_archive(policy_card(self.plan, task, fit), fit.tensors)
                 policy = TrainedPolicy(*key, archive, rollout_rows(self.plan, task, fit.rollouts), fit.epochs)
                 self.store.store_policy(policy)
                 share = training.finish(key)

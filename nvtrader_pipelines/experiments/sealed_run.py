@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.experiments.plan_kinds import PlanKind
 from nvtrader_pipelines.experiments.recorded_folds import FoldDates, Parent, fold_dates
-from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
+from nvtrader_pipelines.portfolio.pipeline.stage import Thresholds
 
 if TYPE_CHECKING:  # takes half a second to import, and a list of runs reads manifests only
     from nvtrader_pipelines.experiments.plan import RunPlan
@@ -98,10 +99,10 @@ def fold_and_seed(file: str) -> tuple[int, int]:
     Raises:
         ValueError: if the name does not match.
     """
-    found = FILE.fullmatch(file)
-    if found is None:
+    match = FILE.fullmatch(file)
+    if match is None:
         raise ValueError(f"a policy file must be named fold-<k>-seed-<s>.zip, got {file!r}")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 class PolicyRef(NamedTuple):
@@ -109,3 +110,8 @@ class PolicyRef(NamedTuple):
 
     run_id: str
     policy: str  # the experiment's name for its ensemble, or <name>/seed-<k>
+
+    @property
+    def label(self) -> str:
+        """Name of the policy with its run, for sentences."""
+        return f"{self.policy} (run {short_id(self.run_id)})"

@@ -16,7 +16,6 @@ from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.policy_accounts import Archives, FoldThresholds, build_accounts
 from nvtrader_pipelines.experiments.progress import Progress, Stage
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.policies.baselines import ClassicalAgent
 
 
 def out_of_sample(plan: RunPlan) -> tuple[OutOfSample, ...]:
@@ -55,9 +54,11 @@ def stressed_accounts(
         deciding = [positions[index] for index in indices]
         return [
             replace(
-                each, seeds=tuple(each.seeds[i] for i in deciding), policies=tuple(each.policies[i] for i in deciding)
+                account,
+                seeds=tuple(account.seeds[i] for i in deciding),
+                policies=tuple(account.policies[i] for i in deciding),
             )
-            for each in build_accounts(stressed_plan, archives, chosen, thresholds)
+            for account in build_accounts(stressed_plan, archives, chosen, thresholds)
         ]
 
     return build
@@ -65,8 +66,7 @@ def stressed_accounts(
 
 def standard_stress_test(spec: ExperimentSpec) -> StressTest:
     """Standard stress test with the history that an experiment's rules and pipeline look back on."""
-    rules = [rule for rule in (spec.agent, *spec.all_baselines) if isinstance(rule, ClassicalAgent)]
-    return StressTest().with_history(max([spec.pipeline.lookback, *(rule.lookback for rule in rules)]))
+    return StressTest().with_history(max(part.lookback for part in (spec.pipeline, spec.agent, *spec.all_baselines)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,7 @@ class StressRun:
             ValueError: if the run has no test sessions in which a shock fits.
         """
         plan, market = self.plan, self.plan.spec.market
-        choice = PanelChoice(plan.panel.symbols, market.max_gap, market.features, plan.panel.calendar)
+        choice = PanelChoice(plan.panel.calendar, plan.panel.symbols, market.max_gap, market.features)
         markets = apply_scenarios(self.returns, out_of_sample(plan), stress, choice, plan.panel)
         steps = Steps(stress_steps(plan.spec.environment, markets, self.build_accounts))
         n_markets, n_played = stress.n_markets, 0

@@ -175,13 +175,13 @@ def _imported_objects(node: ast.Import | ast.ImportFrom, package: list[str]) -> 
 def _members(node: ast.stmt) -> list[str]:
     """Members of the union in `Name = Annotated[A | B, Field(discriminator=…), …]`; empty for other statements."""
     union = _union(node)
-    return [each.id for each in ast.walk(union) if isinstance(each, ast.Name)] if union is not None else []
+    return [node.id for node in ast.walk(union) if isinstance(node, ast.Name)] if union is not None else []
 
 
 def _union(node: ast.AST) -> ast.expr | None:
     match node:
         case ast.Assign(value=ast.Subscript(value=ast.Name(id="Annotated"), slice=ast.Tuple(elts=[union, *others]))):
-            calls = [each for each in others if isinstance(each, ast.Call)]
+            calls = [other for other in others if isinstance(other, ast.Call)]
             if any(keyword.arg == "discriminator" for call in calls for keyword in call.keywords):
                 return union
     return None

@@ -31,18 +31,18 @@ def _paths(
     plan: RunPlan, archives: Archives, chosen: Mapping[int, int], fold: Fold, windows: Sequence[Window]
 ) -> list[AccountPath]:
     """Paths of the experiment's account over each training window of two or more sessions."""
-    found = []
+    paths = []
     for first, last in windows:
         if first == last:
             continue
         own = PolicyAccount(plan.spec.name, "ensemble", (None,), (policy_without_timing(plan, archives, chosen, fold),))
         stretch = Block(fold.index, first + 1, last)  # the first decision is made at the close of `first`
         record = backtest(plan.panel, plan.spec.environment, [stretch], [own])
-        found.append(
+        paths.append(
             AccountPath(
                 net_returns=record.equity_curves["net_return"].to_numpy(),
                 drawdown=record.equity_curves["drawdown"].to_numpy(),
                 turnover=record.trajectories["turnover"].to_numpy()[1:],  # the first buys the whole portfolio
             )
         )
-    return found
+    return paths

@@ -22,7 +22,8 @@ def equity_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[ProgressEve
 
 def forward_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[ProgressEvent]:
     """Yield signal, order, fill, and bar and equity of each close until the next decision."""
-    yield "signal.emitted", f"{step.session}: {_largest(plan, step, i)}", _weights(plan, step, i)
+    weights = dict(zip([*plan.panel.symbols, CASH], step.target[i].tolist(), strict=True))
+    yield "signal.emitted", f"{step.session}: {_largest(plan, step, i)}", weights
     yield "order.placed", f"{step.session}: order for the next fill", {}
     if step.outcome is None:
         return
@@ -35,11 +36,6 @@ def forward_stages(plan: RunPlan, step: WalkStep, i: int) -> Iterator[ProgressEv
             yield "order.filled", f"{step.fill_session}: turnover {turnover:.2%}, cost {cost:.4%}", filled
         drawdown = float(step.drawdown[i, j])
         yield "equity.update", f"{session}: equity {equity:.4f}", {"equity": equity, "drawdown": drawdown}
-
-
-def _weights(plan: RunPlan, step: WalkStep, i: int) -> dict[str, float]:
-    """Target weights by name, cash last."""
-    return dict(zip([*plan.panel.symbols, CASH], step.target[i].tolist(), strict=True))
 
 
 def _largest(plan: RunPlan, step: WalkStep, i: int) -> str:

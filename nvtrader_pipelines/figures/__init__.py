@@ -14,7 +14,7 @@ from nvtrader_pipelines.figures.scoreboard_figure import scoreboard_figures
 from nvtrader_pipelines.figures.search_figure import importance_figure, search_figure
 from nvtrader_pipelines.figures.session_windows_figure import session_windows_figure
 from nvtrader_pipelines.figures.stress_figure import stress_figures
-from nvtrader_pipelines.figures.tear_sheet_figure import rolling_figure, tear_sheet_figure
+from nvtrader_pipelines.figures.tear_sheet_figure import tear_sheet_figure
 from nvtrader_pipelines.figures.validation_figure import validation_figures
 from nvtrader_pipelines.figures.weights import weights_figure
 
@@ -32,7 +32,6 @@ __all__ = [
     "regime_evaluation_figure",
     "regimes_figures",
     "reward_terms_figure",
-    "rolling_figure",
     "scoreboard_figures",
     "search_figure",
     "session_windows_figure",

@@ -30,11 +30,11 @@ def guard_slices_figure(slices: Sequence[GuardSlice], title: str, note: str | No
     figure = new_figure(title, note)
     returns = panel(figure, _LEFT, 0.46, _RIGHT, 0.86)
     differences = panel(figure, _LEFT, 0.15, _RIGHT, 0.42)
-    days = date2num([each.first_session for each in slices])
+    days = date2num([window.first_session for window in slices])
     guarded, unguarded = (
-        np.array([getattr(each, name) for each in slices]) for name in ("guarded_return", "unguarded_return")
+        np.array([getattr(window, name) for window in slices]) for name in ("guarded_return", "unguarded_return")
     )
-    fired = days[[each.telemetry.has_fired for each in slices]]
+    fired = days[[window.telemetry.has_fired for window in slices]]
     returns.plot(days, unguarded, color=GREY, linestyle="--", linewidth=1.5, label="unguarded")
     returns.plot(days, guarded, color=BLUE, linewidth=1.8, label="guarded")
     height = np.full(len(fired), 0.03)  # of the axes

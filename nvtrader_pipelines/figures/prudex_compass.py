@@ -86,10 +86,10 @@ def pride_star_figure(table: pl.DataFrame, note: str | None = None) -> Picture:
 
 
 def _scores(rows: pl.DataFrame, column: str) -> _Scores:
-    found: dict[str, dict[str, float | None]] = {}
+    scores: dict[str, dict[str, float | None]] = {}
     for policy, name, score in rows.filter(pl.col("kind") == "ensemble").select("policy", column, "score").iter_rows():
-        found.setdefault(policy, {})[name] = score
-    return found
+        scores.setdefault(policy, {})[name] = score
+    return scores
 
 
 def _round(figure: Figure, box: tuple[float, float, float, float], limit: float) -> PolarAxes:

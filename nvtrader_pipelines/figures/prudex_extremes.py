@@ -4,7 +4,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from nvtrader_pipelines.evaluation.prudex.measures import EXTREME_MARKETS, ExtremeMarket
+from nvtrader_pipelines.evaluation.prudex.measures import EXTREME_MARKETS
 from nvtrader_pipelines.evaluation.prudex.record import REFERENCE
 from nvtrader_pipelines.figures.canvas import BLACK, GREY, LIGHT_GREY, TEXT, Picture, new_figure, panel
 from nvtrader_pipelines.figures.prudex_palette import Style, styles, with_hidden
@@ -28,13 +28,10 @@ def extremes_figure(table: pl.DataFrame, note: str | None = None) -> Picture:
         axes.tick_params(labelleft=i == 0)
         axes.set_title(_NUMBERS[number], fontsize=TEXT, loc="left")
         if number == "total_return":
-            figure.text(left, 0.885, _heading(market), fontsize=TEXT, fontweight="bold", va="center")
+            heading = f"{market.name.replace('_', ' ')}\n{market.first:%b %Y} to {market.last:%b %Y}"
+            figure.text(left, 0.885, heading, fontsize=TEXT, fontweight="bold", va="center")
             axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     return Picture(figure)
-
-
-def _heading(market: ExtremeMarket) -> str:
-    return f"{market.name.replace('_', ' ')}\n{market.first:%b %Y} to {market.last:%b %Y}"
 
 
 def _bars(axes: Axes, rows: pl.DataFrame, drawn: list[Style]) -> None:

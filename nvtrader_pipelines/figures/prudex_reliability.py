@@ -47,7 +47,9 @@ def profile_figure(profiles: pl.DataFrame, table: pl.DataFrame, note: str | None
     axes.set_xlabel("score τ of a run: 50 is 1/N in the same test window")
     axes.set_ylabel("runs with a higher score")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    lines = [Line2D([], [], color=each.color, linestyle=each.dashes, linewidth=2.5, label=each.label) for each in drawn]
+    lines = [
+        Line2D([], [], color=curve.color, linestyle=curve.dashes, linewidth=2.5, label=curve.label) for curve in drawn
+    ]
     figure.legend(handles=lines, **_KEY)
     return Picture(figure)
 
@@ -73,8 +75,8 @@ def rank_figure(ranks: pl.DataFrame, table: pl.DataFrame, note: str | None = Non
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     figure.axes[0].set_ylabel("share of draws")
     figure.text(0.085 + 0.33, 0.12, "rank, 1 is best", fontsize=TEXT, ha="center")
-    patches = [Patch(facecolor=each.shade, label=each.label) for each in drawn]
-    others = set(ranks.select("policy", "kind").unique().iter_rows()) - {(each.policy, each.kind) for each in drawn}
+    patches = [Patch(facecolor=curve.shade, label=curve.label) for curve in drawn]
+    others = set(ranks.select("policy", "kind").unique().iter_rows()) - {(curve.policy, curve.kind) for curve in drawn}
     if others:
         patches.append(Patch(facecolor=LIGHT_GREY, label=f"{len(others)} others"))
     figure.legend(handles=patches, **_KEY)

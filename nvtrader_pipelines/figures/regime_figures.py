@@ -115,12 +115,12 @@ def _draw_index(axes: Axes, ordered: pl.DataFrame) -> None:
 
 def _key_to_regimes(figure: Figure, ordered: pl.DataFrame, periods_per_year: int) -> None:
     """Write name, share, segments and annual return of each regime, best on top."""
-    found = (
+    entries = (
         ordered.group_by("regime")
         .agg(pl.len(), pl.col("segment").n_unique(), pl.col("market_return").mean(), pl.col("slope").mean())
         .sort("slope", descending=True)
     )
-    for k, (regime, count, n_segments, mean, _) in enumerate(found.iter_rows()):
+    for k, (regime, count, n_segments, mean, _) in enumerate(entries.iter_rows()):
         top = 0.84 - 0.17 * k
         figure.text(0.77, top, f"■ {readable(regime)}", color=ink(_COLORS[regime]), fontsize=TEXT, fontweight="bold")
         yearly = f"mean {periods_per_year * mean:+.0%} per year"

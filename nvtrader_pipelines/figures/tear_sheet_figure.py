@@ -1,4 +1,4 @@
-"""Figures of a tear sheet: the whole page, and its rolling figures alone."""
+"""Figure of a tear sheet."""
 
 import calendar
 from collections.abc import Callable
@@ -69,14 +69,6 @@ def tear_sheet_figure(sheet: TearSheet, title: str, note: str | None = None) -> 
     bottom = top - _ROW * n_years
     _draw_months(figure, figure.add_axes((_LEFT, bottom / height, 0.97 - _LEFT, (top - bottom) / height)), sheet)
     _draw_drawdowns(figure, sheet.drawdowns, bottom - _GAP, height)
-    return Picture(figure)
-
-
-def rolling_figure(sheet: TearSheet, title: str) -> Picture:
-    """Draw rolling Sharpe ratio, volatility and turnover, and the exposure."""
-    height = _TOP + (_ROLLING + _GAP) * len(_PANELS) + _GAP
-    figure = new_figure(title, None, height)
-    _draw_rolling(figure, sheet.by_session, height - _TOP, height)
     return Picture(figure)
 
 

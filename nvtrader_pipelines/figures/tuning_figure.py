@@ -22,7 +22,7 @@ from nvtrader_pipelines.figures.canvas import (
     new_figure,
     panel,
 )
-from nvtrader_pipelines.preferences.pair_order import CalibrationBin, HoldoutAuc
+from nvtrader_pipelines.preferences.holdout_auc import CalibrationBin, HoldoutAuc
 
 _DASHES = {"train": "-", "stop": "--"}
 _LN_2 = float(np.log(2.0))

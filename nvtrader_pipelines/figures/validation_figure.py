@@ -6,7 +6,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.evaluation.verdict_tables import reported_period
 from nvtrader_pipelines.figures.canvas import (
     BLUE,
@@ -106,9 +106,9 @@ def overfitting_figure(row: pl.DataFrame, note: str | None = None) -> Picture:
         reason = row["note"][0] if len(row) else "there are no trials yet"
         figure.text(0.5, 0.5, str(reason), fontsize=TEXT, ha="center", va="center", wrap=True)
         return Picture(figure)
-    found = row.row(0, named=True)
-    _draw_logits(figure, panel(figure, 0.085, 0.17, 0.47, 0.74), found)
-    _draw_degradation(figure, panel(figure, 0.58, 0.17, 0.97, 0.74), found)
+    values = row.row(0, named=True)
+    _draw_logits(figure, panel(figure, 0.085, 0.17, 0.47, 0.74), values)
+    _draw_degradation(figure, panel(figure, 0.58, 0.17, 0.97, 0.74), values)
     return Picture(figure)
 
 

@@ -16,7 +16,8 @@ MAX_RETRIES = 2  # by the package, which waits between them or as long as Retry-
 _SENT = {"accept", "authorization", "connection", "content-length", "content-type", "host", "user-agent"}
 _RECEIVED = {"content-type", "retry-after", "retry-after-ms", "x-should-retry"}
 _Count = Annotated[int, Field(ge=0, le=1 << 40)]
-_UNKNOWN_FORMAT = (400, 422)  # answers to a response_format that an endpoint does not know
+_UNKNOWN_FORMAT = (400, 422)  # answers to a dialect that an endpoint does not know
+_FORMAT_WORDS = ("format", "schema", "json", "tool")  # at least one is in such an answer, from the second one on
 _HINTS = {
     **dict.fromkeys((401, 403), f"; check {KEY_VARIABLE}"),
     **dict.fromkeys(range(300, 400), "; redirects are not followed, so set base_url to the final address"),
@@ -28,11 +29,27 @@ class Reply(NamedTuple):
 
     answer: Answer
     problem: str = ""
+    dialect: int = 0  # place in `dialects` of the one that the endpoint takes
+
+
+class _Function(BaseModel):
+    arguments: Any = None
+
+
+class _ToolCall(BaseModel):
+    function: _Function | None = None
 
 
 class _Message(BaseModel):
     content: str | None = None
     refusal: str | None = None
+    tool_calls: list[_ToolCall] | None = None
+
+    @property
+    def text(self) -> str:
+        """Arguments of its first tool call, else its content."""
+        function = self.tool_calls[0].function if self.tool_calls else None
+        return function.arguments if function and isinstance(function.arguments, str) else self.content or ""
 
 
 class _Choice(BaseModel):
@@ -92,11 +109,12 @@ async def _read_bounded(response: httpx2.Response) -> bytes:
     return bytes(content)
 
 
-async def complete(endpoint: Endpoint, key: str, request: Request, max_seconds: float) -> Reply:
-    """Ask an endpoint; every failure is a problem of the reply."""
+async def complete(endpoint: Endpoint, key: str, request: Request, max_seconds: float, dialect: int = 0) -> Reply:
+    """Ask an endpoint, first in a dialect that it is known to take; every failure is a problem of the reply."""
     transport = _Transport(f"Bearer {key}")
     try:
-        return _read(await asyncio.wait_for(_send(endpoint, transport, request), max_seconds))
+        content, dialect = await asyncio.wait_for(_send(endpoint, transport, request, dialect), max_seconds)
+        return _read(content)._replace(dialect=dialect)
     except TimeoutError:
         reason = f" ({transport.failure})" if transport.failure else ""
         problem = f"no complete answer came within {max_seconds:g} seconds{reason}"
@@ -107,13 +125,29 @@ async def complete(endpoint: Endpoint, key: str, request: Request, max_seconds: 
         problem = transport.failure
     except openai.OpenAIError as error:
         problem = str(error)
-    return Reply(Answer(text=""), problem)
+    return Reply(Answer(text=""), problem, dialect)
 
 
-async def _send(endpoint: Endpoint, transport: _Transport, request: Request) -> bytes:
-    """Send a request, once more with the schema as text where the endpoint does not take it."""
-    schema = {"name": request.schema_name, "schema": request.json_schema, "strict": True}
-    text = f"{request.system}\nAnswer with one JSON object of this JSON Schema: {json.dumps(request.json_schema)}"
+def dialects(request: Request) -> list[dict[str, Any]]:
+    """Ways to ask for a document, as fields of a request: by schema, as an object, as a tool's arguments, in words."""
+    name, schema = request.schema_name, request.json_schema
+    text = f"{request.system}\nAnswer with one JSON object of this JSON Schema: {json.dumps(schema)}"
+    function = {"name": name, "description": "Give the answer.", "parameters": schema}
+    by_schema = {"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": True}}
+    return [
+        {"system": request.system, "response_format": by_schema},
+        {"system": text, "response_format": {"type": "json_object"}},
+        {
+            "system": request.system,
+            "tools": [{"type": "function", "function": function}],
+            "tool_choice": {"type": "function", "function": {"name": name}},
+        },
+        {"system": text},
+    ]
+
+
+async def _send(endpoint: Endpoint, transport: _Transport, request: Request, first: int) -> tuple[bytes, int]:
+    """Send a request in the first dialect that the endpoint takes; return its response, and which that is."""
     async with httpx2.AsyncClient(transport=transport, trust_env=False, follow_redirects=False) as http_client:
         client = openai.AsyncOpenAI(
             api_key="sent by the transport",
@@ -127,19 +161,22 @@ async def _send(endpoint: Endpoint, transport: _Transport, request: Request) -> 
             http_client=http_client,
         )
 
-        async def send(system: str, response_format: Any) -> bytes:
+        async def send(system: str, **fields: Any) -> bytes:
             messages: Any = [{"role": "system", "content": system}, {"role": "user", "content": _user_content(request)}]
             response = await client.chat.completions.with_raw_response.create(
-                model=request.model, messages=messages, response_format=response_format
+                model=request.model, messages=messages, **fields
             )
             return response.content
 
-        try:
-            return await send(request.system, {"type": "json_schema", "json_schema": schema})
-        except openai.APIStatusError as error:
-            if error.status_code not in _UNKNOWN_FORMAT:
-                raise
-            return await send(text, {"type": "json_object"})
+        *others, last = list(enumerate(dialects(request)))[first:]
+        for dialect, fields in others:
+            try:
+                return await send(**fields), dialect
+            except openai.APIStatusError as error:
+                is_of_format = dialect == first or any(word in error.message for word in _FORMAT_WORDS)
+                if error.status_code not in _UNKNOWN_FORMAT or not is_of_format:
+                    raise
+        return await send(**last[1]), last[0]
 
 
 def _user_content(request: Request) -> str | list[dict[str, Any]]:
@@ -157,7 +194,7 @@ def _read(content: bytes) -> Reply:
         return Reply(Answer(text=""), "the endpoint's response is no chat completion; check base_url")
     choice, usage = completion.choices[0], completion.usage or _Usage()
     answer = Answer(
-        text=choice.message.content or "",
+        text=choice.message.text,
         n_input_tokens=usage.prompt_tokens or 0,
         n_output_tokens=usage.completion_tokens or 0,
     )
@@ -173,7 +210,7 @@ def _problem(choice: _Choice) -> str:
             return "the answer was cut off at the model's limit of tokens"
         case _Choice(finish_reason="content_filter"):
             return "the endpoint's content filter withheld the answer"
-        case _Choice(message=_Message(content=str(text))) if text.strip():
+        case _Choice(message=message) if message.text.strip():
             return ""
         case _:
             return "the answer is empty"

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import re
 import time
 from concurrent.futures import Future
 from contextlib import suppress
@@ -19,7 +18,8 @@ from nvtrader_pipelines.llm.endpoint import Endpoint
 
 MAX_PROBLEM_LENGTH = 300  # characters
 NO_KEY = "no-key"  # sent to endpoints that need none
-_FENCE = re.compile(r"```\w*\s*\n(.*)```", re.DOTALL)
+THOUGHTS = ("</think>", "</thinking>", "</reasoning>")  # ends of a model's reasoning
+MAX_STARTS = 50  # places where a document in a text may begin
 Document = TypeVar("Document", bound=BaseModel)
 
 
@@ -36,7 +36,7 @@ class LlmClient:
 
     def __init__(self, endpoint: Endpoint, key: SecretStr | None, cache: AnswerCache) -> None:
         self.endpoint, self._cache = endpoint, cache
-        self._secret = key
+        self._secret, self._dialect = key, 0
 
     def ask(self, request: Request, document_type: type[Document], max_seconds: float | None = None) -> Asked[Document]:
         """Ask for a document, within `max_seconds` or as long as the endpoint's settings allow."""
@@ -77,13 +77,15 @@ class LlmClient:
 
         async def run() -> None:
             try:
-                future.set_result(await complete(self.endpoint, self._key or NO_KEY, request, max_seconds))
+                future.set_result(
+                    await complete(self.endpoint, self._key or NO_KEY, request, max_seconds, self._dialect)
+                )
             except BaseException as error:  # noqa: BLE001 - raised again by the caller's thread
                 future.set_exception(error)
 
         # A notebook's thread has a loop already, and a look-up of a host can outlast its loop.
         Thread(target=lambda: asyncio.run(run()), daemon=True).start()
-        answer, problem = future.result()
+        answer, problem, self._dialect = future.result()
         seconds = time.monotonic() - started
         return answer.model_copy(update={"text": self._clean(answer.text)}), _shorten(self._hide_key(problem)), seconds
 
@@ -105,10 +107,23 @@ class LlmClient:
 
 
 def _document_text(content: str) -> str:
-    """Text after the model's reasoning, without a Markdown fence."""
-    text = content.rpartition("</think>")[2].strip()
-    fence = None if text.startswith(("{", "[")) else _FENCE.search(text)
-    return fence[1].strip() if fence else text
+    """Longest JSON object in the text after the model's reasoning, such as one in a Markdown fence or among words."""
+    text = content.strip()
+    if text.startswith(("{", "[")) and _object_at(text, 0) == text:
+        return text
+    for end in THOUGHTS:
+        text = text.rpartition(end)[2].strip()
+    starts = [place for place, letter in enumerate(text) if letter == "{"][:MAX_STARTS]
+    return max((_object_at(text, start) for start in starts), key=len, default="") or text
+
+
+def _object_at(text: str, start: int) -> str:
+    """JSON document that begins at a place of a text; empty if there is none."""
+    try:
+        _, end = json.JSONDecoder().raw_decode(text, start)
+    except (ValueError, RecursionError):
+        return ""
+    return text[start:end]
 
 
 def _shorten(text: str) -> str:

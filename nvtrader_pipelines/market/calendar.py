@@ -1,16 +1,13 @@
 """Trading calendars: the sessions of a market, how many a year has, and when one begins and ends."""
 
 import datetime as dt
-import os
 import warnings
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -19,6 +16,7 @@ from pydantic import AfterValidator
 
 FIRST_DAY = dt.date(1900, 1, 1)
 LAST_DAY = dt.date(2049, 12, 31)  # fixed, so that a result does not depend on the day it is computed
+SESSIONS = Path(str(files("nvtrader_pipelines.market"))) / "sessions.npz"  # of exchanges: a bit per day from the first
 _COUNTED_YEARS = (2005, 2024)  # first and last year of an exchange whose sessions are counted
 
 
@@ -187,22 +185,13 @@ def _require_calendar(name: str) -> str:
     Raises:
         ValueError: if there is no such calendar.
     """
-    if name not in _HOURS and not _stored_sessions(name).exists():
-        import exchange_calendars
-
-        known = exchange_calendars.get_calendar_names(include_aliases=False)
-        if name not in known:
-            raise ValueError(
-                f"a calendar must be 24/7, 24/5 or a code of exchange_calendars such as XNYS, but is {name!r}; "
-                f"exchange_calendars has {', '.join(sorted(known))}"
-            )
-        try:
-            _all_sessions(name)
-        except (ValueError, NotImplementedError) as error:
-            raise ValueError(
-                f"exchange_calendars {version('exchange_calendars')} must give the sessions of {name}, but fails "
-                f"({str(error).splitlines()[0][:80]}); choose another calendar, or install a version that does"
-            ) from error
+    with np.load(SESSIONS) as packed:
+        exchanges = packed.files
+    if name not in (*_HOURS, *exchanges):
+        raise ValueError(
+            f"a calendar must be 24/7, 24/5 or a code of exchange_calendars whose sessions are known, but is {name!r}; "
+            f"those are {', '.join(exchanges)}"
+        )
     return name
 
 
@@ -215,7 +204,13 @@ def _hours(name: str) -> _Hours:
         return _HOURS[name]
     years, counts = np.unique(_all_sessions(name).astype("datetime64[Y]").astype(int) + 1970, return_counts=True)
     counted = counts[(years >= max(_COUNTED_YEARS[0], years[0] + 1)) & (years <= _COUNTED_YEARS[1])]
-    exchange = _exchange(name, dt.date(_COUNTED_YEARS[1], 1, 1), dt.date(_COUNTED_YEARS[1], 12, 31))
+    import exchange_calendars  # half a second with pandas, and most commands do not need it
+
+    with warnings.catch_warnings():  # exchange_calendars 4.13 still reads values in a way pandas 4 will change
+        warnings.filterwarnings("ignore", message="Series.values returning", category=DeprecationWarning)
+        exchange = exchange_calendars.get_calendar(
+            name, start=f"{_COUNTED_YEARS[1]}-01-01", end=f"{_COUNTED_YEARS[1]}-12-31"
+        )
     opens, closes = exchange.open_times[-1][1], exchange.close_times[-1][1]
     offsets = exchange.open_offset, exchange.close_offset
     return _Hours(round(counted.mean()), exchange.tz.key, opens, closes, *offsets)
@@ -230,54 +225,15 @@ def _countries_of_zones() -> dict[str, str]:
 
 @cache
 def _all_sessions(name: str) -> NDArray[np.datetime64]:
-    """Sessions of a calendar as (S,) days, ascending; read-only.
-
-    Those of an exchange are stored beside the package's bytecode per version of exchange_calendars.
-    """
+    """Sessions of a calendar as (S,) days, ascending; read-only."""
     days = np.arange(np.datetime64(FIRST_DAY), np.datetime64(LAST_DAY) + 1)
     if name == "24/5":
         days = days[np.is_busday(days)]
     elif name != "24/7":
-        days = _exchange_sessions(name)
+        with np.load(SESSIONS) as packed:
+            days = days[np.unpackbits(packed[name], count=len(days)).astype(bool)]
     days.flags.writeable = False
     return days
-
-
-def _exchange_sessions(name: str) -> NDArray[np.datetime64]:
-    stored = _stored_sessions(name)
-    try:
-        return np.load(stored)
-    except (OSError, ValueError, EOFError):  # none yet, or damaged
-        days = _exchange(name, FIRST_DAY, LAST_DAY).sessions.to_numpy().astype("datetime64[D]")
-        _write_sessions(stored, days)
-        return days
-
-
-def _stored_sessions(name: str) -> Path:
-    file = f"{name.replace('/', '_')}-{FIRST_DAY}-{LAST_DAY}-{version('exchange_calendars')}.npy"
-    return Path(str(files("nvtrader_pipelines"))) / "__pycache__" / file
-
-
-def _exchange(name: str, first: dt.date, last: dt.date) -> Any:
-    """Calendar of exchange_calendars over the days from `first` to `last` that it knows."""
-    import exchange_calendars  # half a second with pandas, and most commands do not need it
-
-    with warnings.catch_warnings():  # exchange_calendars 4.13 still reads values in a way pandas 4 will change
-        warnings.filterwarnings("ignore", message="Series.values returning", category=DeprecationWarning)
-        known = exchange_calendars.get_calendar(name)
-        earliest, latest = known.bound_min(), known.bound_max()
-        start = first if earliest is None else max(first, earliest.date())
-        end = last if latest is None else min(last, latest.date())
-        return exchange_calendars.get_calendar(name, start=str(start), end=str(end))
-
-
-def _write_sessions(stored: Path, days: NDArray[np.datetime64]) -> None:
-    """Store sessions for later processes, unless the package is read-only."""
-    temporary = stored.with_suffix(f".{os.getpid()}")
-    with suppress(OSError):
-        with temporary.open("wb") as file:
-            np.save(file, days)
-        temporary.replace(stored)
 
 
 def _day(day: dt.date | np.datetime64) -> np.datetime64:

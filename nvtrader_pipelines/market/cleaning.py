@@ -110,7 +110,7 @@ def _without_intraday_days() -> pl.Expr:
     is_intraday = pl.col("parsed_session").is_null() & pl.col("moment_day").is_not_null()
     day = pl.struct("source", "file", day="parsed_session")
     intraday = [pl.struct("source", "file", day=name).filter(is_intraday) for name in ("moment_day", "local_day")]
-    return pl.when(~pl.any_horizontal(day.is_in(each.implode()) for each in intraday)).then("parsed_session")
+    return pl.when(~pl.any_horizontal(day.is_in(days.implode()) for days in intraday)).then("parsed_session")
 
 
 def _refuse_different_bars(ordered: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
+from nvtrader_pipelines.market.calendar import TradingCalendar
 
 
 class _Feature(Protocol):
@@ -28,7 +28,7 @@ class ReadOnlyArrays:
 
     def __reduce__(self) -> tuple[type[Self], tuple[Any, ...]]:
         """Rebuild by the constructor, since a pickle does not hold that its arrays are read-only."""
-        return type(self), tuple(getattr(self, each.name) for each in fields(self))  # type: ignore[arg-type]
+        return type(self), tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class PriceHistory(ReadOnlyArrays):
     volumes: NDArray[np.float64]  # (T, N)
     highs: NDArray[np.float64]  # (T, N) adjusted
     lows: NDArray[np.float64]  # (T, N) adjusted
-    calendar: TradingCalendar = NEW_YORK
+    calendar: TradingCalendar
 
     @property
     def has_price(self) -> NDArray[np.bool_]:
@@ -114,15 +114,15 @@ def bar_arrays(
     return arrays
 
 
-def price_history(returns: pl.DataFrame, calendar: TradingCalendar = NEW_YORK) -> PriceHistory:
+def price_history(returns: pl.DataFrame, calendar: TradingCalendar) -> PriceHistory:
     """Build the price history from rows of `gold.returns` of one source, on the sessions of its calendar.
 
     Raises:
         ValueError: if there is no row, or rows of more than one source.
     """
-    found = returns["source"].unique().to_list()
-    if len(found) != 1:
-        raise ValueError(f"returns must be of exactly one source, but are of {sorted(found)}")
+    sources = returns["source"].unique().to_list()
+    if len(sources) != 1:
+        raise ValueError(f"returns must be of exactly one source, but are of {sorted(sources)}")
     symbols = tuple(sorted(returns["symbol"].unique()))
     days_found = returns["session"].to_numpy()
     days = calendar.sessions(days_found.min(), days_found.max())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from nvtrader_pipelines.market.calendar import NEW_YORK, Calendars, TradingCalendar
+from nvtrader_pipelines.market.calendar import Calendars, TradingCalendar
 from nvtrader_pipelines.market.rules import parse_date
 from nvtrader_pipelines.market.sources.delivery import DeliveredRows, Delivery, UnreadableFile
 from nvtrader_pipelines.market.tables import BARS, DELIVERED, DELIVERIES
@@ -26,7 +26,7 @@ def ingest(
     delivery: Delivery,
     years: Collection[int] | None,
     ingested_at: dt.datetime,
-    calendar: TradingCalendar = NEW_YORK,
+    calendar: TradingCalendar,
 ) -> IngestedDelivery:
     """Read the delivery's rows of the given years (None: all years), and describe the delivery.
 

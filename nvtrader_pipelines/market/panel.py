@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
+from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.market.history import (
     PriceHistory,
     ReadOnlyArrays,
@@ -58,9 +58,9 @@ class MarketPanel(ReadOnlyArrays):
     eligible: NDArray[np.bool_]  # (T, N) tradable with every feature known: may be bought
     features: NDArray[np.float64]  # (T, N, F), 0 where not eligible
     feature_names: tuple[str, ...]
+    calendar: TradingCalendar
     snapshot_ids: Mapping[str, int] = field(default_factory=dict)  # table name to Iceberg snapshot id
     left_out: Mapping[str, str] = field(default_factory=dict)  # symbol to a message: why, and the cure
-    calendar: TradingCalendar = NEW_YORK
 
     def feature(self, name: str) -> NDArray[np.float64]:
         """Return one feature as (T, N).
@@ -106,10 +106,10 @@ def concat_windows(panel: MarketPanel, windows: Sequence[Window]) -> MarketPanel
 def build_panel(
     returns: pl.DataFrame,
     features: pl.DataFrame,
+    calendar: TradingCalendar,
     symbols: Sequence[str] | None = None,
     max_gap: int = 5,
     snapshot_ids: Mapping[str, int] | None = None,
-    calendar: TradingCalendar = NEW_YORK,
 ) -> MarketPanel:
     """Build the panel of one source from its first session with an eligible symbol.
 
@@ -122,10 +122,10 @@ def build_panel(
     Args:
         returns: rows of `gold.returns` of one source.
         features: rows of `gold.features` for the same bars.
+        calendar: calendar of the source.
         symbols: names to include; None includes all that are usable.
         max_gap: most sessions in a row that a listed name may lack a price and return.
         snapshot_ids: snapshot of each table that the rows are from.
-        calendar: calendar of the source.
 
     Raises:
         ValueError: if a symbol is unknown or named and unusable (it returns after a longer gap, or lacks a feature that
@@ -228,7 +228,7 @@ def _usable_rows(
 
 
 def _without(rows: pl.DataFrame, unusable: Sequence[UnusableSymbol]) -> pl.DataFrame:
-    names = [each.symbol for each in unusable]
+    names = [symbol.symbol for symbol in unusable]
     return rows.filter(~pl.col("symbol").is_in(names)) if names else rows
 
 
@@ -289,11 +289,11 @@ def _sessions_without_price(history: PriceHistory) -> NDArray[np.int64]:
 
 
 def _first_eligible(eligible: NDArray[np.bool_], rows: pl.DataFrame, names: Sequence[str]) -> int:
-    found = eligible.any(axis=1)
-    if not found.any():
+    has_eligible = eligible.any(axis=1)
+    if not has_eligible.any():
         never = [name for name in names if rows[name].null_count() == len(rows)]
         raise ValueError(
             f"no symbol of {rows['source'][0]!r} ever has all features known at once (never known: "
             f"{', '.join(never) or 'none'}): deliver a longer history, 253 bars for momentum_12_1"
         )
-    return int(np.argmax(found))
+    return int(np.argmax(has_eligible))

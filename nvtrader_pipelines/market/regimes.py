@@ -150,13 +150,13 @@ def regime_labels(returns: pl.DataFrame, params: SliceAndMergeRegimeParams | Non
 
 
 def _label_source(source: str, index: pl.DataFrame, params: SliceAndMergeRegimeParams) -> pl.DataFrame:
-    found = segment_regimes(index["market_return"].to_numpy(), params)
-    names = np.array(params.names, dtype=object)[found.labels]
+    segments = segment_regimes(index["market_return"].to_numpy(), params)
+    names = np.array(params.names, dtype=object)[segments.labels]
     rows = index.with_columns(
         source=pl.lit(source),
-        segment=pl.Series(found.segments),
-        regime=pl.Series(names[found.segments], dtype=pl.String),
-        slope=pl.Series(found.slopes[found.segments]),
+        segment=pl.Series(segments.segments),
+        regime=pl.Series(names[segments.segments], dtype=pl.String),
+        slope=pl.Series(segments.slopes[segments.segments]),
     )
     return rows.select(pl.col(column).cast(kind) for column, kind in REGIMES.items())
 

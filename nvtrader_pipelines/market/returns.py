@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 import polars as pl
 
-from nvtrader_pipelines.market.calendar import ALL_NEW_YORK, NEW_YORK, Calendars, TradingCalendar
-from nvtrader_pipelines.market.symbol_groups import group_by_message
+from nvtrader_pipelines.components.text import group_by_message
+from nvtrader_pipelines.market.calendar import ALL_NEW_YORK, Calendars, TradingCalendar
 from nvtrader_pipelines.market.tables import RETURNS
 
 
@@ -36,7 +36,7 @@ def bar_returns(clean_bars: pl.DataFrame, calendars: Calendars = ALL_NEW_YORK) -
     return rows.select(pl.col(column).cast(kind) for column, kind in RETURNS.items())
 
 
-def calendar_gaps(returns: pl.DataFrame, calendar: TradingCalendar = NEW_YORK) -> pl.DataFrame:
+def calendar_gaps(returns: pl.DataFrame, calendar: TradingCalendar) -> pl.DataFrame:
     """List gaps of symbols in rows of `gold.returns`: sessions from `first` to `last` (`n_sessions`)."""
     after = returns.filter(pl.col("span") > 1).sort("source", "symbol", "session")
     number, span = calendar.session_numbers(after["session"].to_numpy()), after["span"].to_numpy()

@@ -79,13 +79,13 @@ def _local_moment(text: pl.Expr, calendars: Calendars) -> pl.Expr:
     zoned = (stamp.str.to_datetime(form, time_unit="us", time_zone="UTC", strict=False) for form in _ZONED)
     instant = pl.coalesce(*zoned, _since_1970(text).cast(pl.Datetime("us", "UTC")))
     return _of_calendar(
-        calendars, lambda each: instant.dt.convert_time_zone(each.time_zone.key).dt.replace_time_zone(None)
+        calendars, lambda calendar: instant.dt.convert_time_zone(calendar.time_zone.key).dt.replace_time_zone(None)
     )
 
 
 def _parse_slashed(text: pl.Expr, file: tuple[str, ...]) -> pl.Expr:
     first, second = (text.str.extract(_SLASHED_DAY, place).cast(pl.Int32) for place in (1, 2))
-    largest = [each.max().over(file) if file else each.max() for each in (first, second)]
+    largest = [day.max().over(file) if file else day.max() for day in (first, second)]
     is_month_first = (largest[0] <= _MONTHS) & (largest[1] > _MONTHS)
     is_day_first = (largest[1] <= _MONTHS) & (largest[0] > _MONTHS)
     day = pl.when(is_month_first).then(text.str.to_date("%m/%d/%Y", strict=False))
@@ -94,7 +94,8 @@ def _parse_slashed(text: pl.Expr, file: tuple[str, ...]) -> pl.Expr:
 
 def is_session(column: str, calendars: Calendars) -> pl.Expr:
     """Whether a day is a session of its row's source."""
-    return _of_calendar(calendars, lambda calendar: _is_in(column, calendar))
+    day = pl.col(column)
+    return _of_calendar(calendars, lambda calendar: day.is_in(pl.Series(calendar.all_sessions()).implode()))
 
 
 def calendar_name(calendars: Calendars) -> pl.Expr:
@@ -118,10 +119,6 @@ def _of_calendar(calendars: Calendars, expression: Callable[[TradingCalendar], p
     return value
 
 
-def _is_in(column: str, calendar: TradingCalendar) -> pl.Expr:
-    return pl.col(column).is_in(pl.Series(calendar.all_sessions()).implode())
-
-
 def parse_number(column: str) -> pl.Expr:
     """Parse the number in a column of text, else null; `NaN` and `inf` are parsed, too.
 
@@ -133,7 +130,7 @@ def parse_number(column: str) -> pl.Expr:
     ungrouped = pl.when(bare.str.contains(_GROUPED)).then(bare.str.replace_all(",", "", literal=True))
     numbers = [
         text.cast(pl.Float64, strict=False),
-        *(each.cast(pl.Float64, strict=False) for each in (bare, ungrouped)),
+        *(text.cast(pl.Float64, strict=False) for text in (bare, ungrouped)),
     ]
     if column == "volume":
         count = pl.when(text.str.contains(_GROUPED_COUNT)).then(text.str.replace_all(",", "", literal=True))

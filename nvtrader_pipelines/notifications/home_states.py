@@ -70,18 +70,18 @@ READERS: Mapping[Kind, Callable[[Store, datetime], list[Notification]]] = {
 
 def home_states(store: Store, at: datetime, kinds: Iterable[Kind] = tuple(READERS)) -> CurrentStates:
     """Read the states by kind; a kind whose files are damaged is left out."""
-    found: dict[Kind, list[Notification]] = {}
+    states: dict[Kind, list[Notification]] = {}
     for kind in kinds:
         try:
-            found[kind] = READERS[kind](store, at)
+            states[kind] = READERS[kind](store, at)
         except (StorageError, ValueError, OSError) as error:
             _LOG.warning("no notification of the kind %s can be sent: %s", kind, error)
-    return found
+    return states
 
 
 def _waiting_plan(record: PlanRecord) -> Notification:
     plan = record.plan
-    findings = "\n".join(f"- {each.level}: {each.sentence}" for each in record.findings)
+    findings = "\n".join(f"- {finding.level}: {finding.sentence}" for finding in record.findings)
     body = (
         f"The plan {plan.plan_id} of {plan.policy} (run {plan.run_id}) at the close of {plan.session} is placed only "
         f"if a person approves it before its fill session.\n{findings}\n"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.components.text import short_id
 
 Kind = Literal[
     "failed_run", "failed_check", "failed_command", "waiting_plan", "stale_data", "kill_switch", "unreachable_ui"

@@ -21,8 +21,8 @@ class SendingRound:
     @property
     def summary(self) -> str:
         """Counts and problems in one line."""
-        counts = [f"{len(each)} sent to {channel}" for channel, each in self.sent.items()]
-        return "; ".join([*counts, *(f"{name}: {each}" for name, each in self.problems.items())]) or "nothing new"
+        counts = [f"{len(item)} sent to {channel}" for channel, item in self.sent.items()]
+        return "; ".join([*counts, *(f"{name}: {item}" for name, item in self.problems.items())]) or "nothing new"
 
 
 def send_due(home: Home, states: CurrentStates, at: datetime) -> SendingRound:
@@ -39,11 +39,15 @@ def send_due(home: Home, states: CurrentStates, at: datetime) -> SendingRound:
     with file.lock():
         record = file.read()
         states = {**states, "failed_command": failed_commands(record)}
-        current = [each for found in states.values() for each in found]
+        current = [notification for found in states.values() for notification in found]
         forget_ended(record, states)
         file.write(record)  # before the first delivery: without a record each round would send all again
         for name, channel in channels.items():
-            due = [each for each in current if each.kind in channel.kinds and name not in record.sent.get(each.key, ())]
+            due = [
+                notification
+                for notification in current
+                if notification.kind in channel.kinds and name not in record.sent.get(notification.key, ())
+            ]
             if not due:
                 continue
             try:
@@ -54,8 +58,8 @@ def send_due(home: Home, states: CurrentStates, at: datetime) -> SendingRound:
             else:
                 done.sent[name] = due
                 record.failed_deliveries.pop(name, None)
-                for each in due:
-                    record.sent.setdefault(each.key, []).append(name)
+                for notification in due:
+                    record.sent.setdefault(notification.key, []).append(name)
             file.write(record)
     return done
 
@@ -70,7 +74,7 @@ def send_test(home: Home, channels: dict[str, Channel], at: datetime) -> dict[st
     subject = f"[nvtrader {home_name(home)}] test message"
     for name, channel in channels.items():
         try:
-            kinds = ", ".join(each.replace("_", " ") for each in channel.kinds)
+            kinds = ", ".join(kind.replace("_", " ") for kind in channel.kinds)
             deliver(channel, subject, f"The channel {name} receives notifications about: {kinds}.")
         except DeliveryError as error:
             results[name] = str(error)
@@ -118,7 +122,7 @@ def failed_commands(record: NotificationRecord) -> list[Notification]:
 
 def forget_ended(record: NotificationRecord, states: CurrentStates) -> None:
     """Forget states that have ended, of the kinds that were read."""
-    current = {each.key for found in states.values() for each in found}
+    current = {notification.key for found in states.values() for notification in found}
     record.sent = {
         key: channels for key, channels in record.sent.items() if key in current or key.partition(":")[0] not in states
     }
@@ -127,7 +131,9 @@ def forget_ended(record: NotificationRecord, states: CurrentStates) -> None:
 def compose(home: Home, due: list[Notification]) -> tuple[str, str]:
     """Subject and body of one message about some states."""
     more = f" (and {len(due) - 1} more)" if len(due) > 1 else ""
-    bodies = [due[0].body] if len(due) == 1 else [f"{each.subject}\n{each.body}" for each in due]
+    bodies = (
+        [due[0].body] if len(due) == 1 else [f"{notification.subject}\n{notification.body}" for notification in due]
+    )
     return f"[nvtrader {home_name(home)}] {due[0].subject}{more}", "\n\n".join([*bodies, f"Home: {home_name(home)}"])
 
 

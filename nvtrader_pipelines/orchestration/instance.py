@@ -13,6 +13,7 @@ import yaml
 from dagster._core.execution.plan.instance_concurrency_context import InstanceConcurrencyContext
 
 from nvtrader_pipelines.storage.documents import read_document
+from nvtrader_pipelines.storage.file_problems import find_damaged_dagster
 from nvtrader_pipelines.storage.files import create_aside, file_lock, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
@@ -37,8 +38,14 @@ NO_COMPUTE_LOGS = {"module": "dagster._core.storage.noop_compute_log_manager", "
 
 
 def dagster_home(home: Home) -> Path:
-    """Return the DAGSTER_HOME of a home; create it with the shipped settings if missing."""
+    """Return the DAGSTER_HOME of a home; create it with the shipped settings if missing.
+
+    Raises:
+        DamagedFileError: if its settings or a database are damaged.
+    """
     folder = home.dagster
+    for error in find_damaged_dagster(home):
+        raise error
     if not folder.exists():
         with file_lock(home.warehouse / ".dagster.lock"):
             if not folder.exists():

@@ -12,7 +12,7 @@ from nvtrader_pipelines.orchestration.assets import ASSETS
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.assets.autoresearch import SESSION_KEY, TRIALS_KEY
 from nvtrader_pipelines.orchestration.assets.preferences import DPO_POLICY_KEY
-from nvtrader_pipelines.orchestration.assets.ratio_curve import sharpe_ratio_curve
+from nvtrader_pipelines.orchestration.assets.scoreboard import sharpe_ratio_curve
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog

@@ -372,7 +372,8 @@ def _require_search(store: Store, job: str, config: Mapping[str, Any]) -> None:
     from nvtrader_pipelines.storage.documents import validate_document
 
     content = config.get("ops", {}).get("autoresearch_session", {}).get("config", {})
-    plan_session(store, **launched_options(validate_document(content, LaunchSettings, "the settings are not valid")))
+    settings = validate_document(content, LaunchSettings, "the settings are not valid")
+    plan_session(store, **launched_options(store.home, settings))
 
 
 def _config_error(job: str, message: str) -> ValueError:

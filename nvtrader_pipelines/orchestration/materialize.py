@@ -10,12 +10,12 @@ import dagster as dg
 
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.orchestration import PipelineError
 from nvtrader_pipelines.orchestration.assets.active_policy import VERDICT
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.instance import open_instance, process_tag
 from nvtrader_pipelines.orchestration.jobs import CONTEST, JUDGEMENT, PROMOTION, is_contest_judged, is_promotion_current
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, remove_unused_partitions, whole_history_tags
-from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog, Watch
 from nvtrader_pipelines.promotion.promote import read_gate
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
@@ -186,7 +186,7 @@ def select_experiments(
             f"there is no experiment in {folder}; put a YAML file there, or `nvtrader experiments new NAME`"
         )
     archived = store.ledger.archived_names()
-    owners = {each.name: spec for spec in found.specs for each in (*spec.variants(), spec)}
+    owners = {variant.name: spec for spec in found.specs for variant in (*spec.variants(), spec)}
     broken = {experiment_name(path): (path.name, problem) for path, problem in found.problems.items()}
     unknown = [name for name in names if name not in owners and name not in broken]
     if unknown:
@@ -255,8 +255,8 @@ def run_pipeline(
         RunHalted: if the kill switch ends a run.
         ValueError: if a name is unknown, or no selected experiment is valid.
     """
-    found = read_experiments(store.home)
-    specs, problems = select_experiments(store, found, names)
+    experiments = read_experiments(store.home)
+    specs, problems = select_experiments(store, experiments, names)
     read_contests(store.home)  # an invalid file is refused before any work
     read_gate(store.home)
     with open_instance(store) as instance:
@@ -267,8 +267,8 @@ def run_pipeline(
             confirm(long)
         registered = register_experiments(store, specs)
         problems |= registered.problems
-        remove_unused_partitions(instance, store.ledger, found.specs)
-        chosen = {each.name for spec in specs if spec.name in names for each in spec.variants()}.union(names)
+        remove_unused_partitions(instance, store.ledger, experiments.specs)
+        chosen = {variant.name for spec in specs if spec.name in names for variant in spec.variants()}.union(names)
         keys = [key for key in registered.keys if not names or key.partition("@")[0] in chosen]
         instance.add_dynamic_partitions(EXPERIMENTS.name or "", keys)
         done = []

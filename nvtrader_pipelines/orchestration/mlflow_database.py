@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nvtrader_pipelines.storage.damage.file_problems import MISSING, mlflow_problem
+from nvtrader_pipelines.storage.file_problems import MISSING, mlflow_problem
 from nvtrader_pipelines.storage.files import create_aside, file_lock, set_aside
 from nvtrader_pipelines.storage.ledger.database import DATABASE_ERRORS
 

@@ -75,7 +75,7 @@ class SearchRuns:
         nested = run.client.search_runs(
             [run.experiment_id], f"tags.`{MLFLOW_PARENT_TAG}` = '{run.mlflow_run_id}'", max_results=N_LISTED
         )
-        self._logged = {each.data.tags[RUN_TAG]: each.info for each in nested}
+        self._logged = {run.data.tags[RUN_TAG]: run.info for run in nested}
         settings = flatten(session.spec.model_dump(mode="json", exclude={"base", "goal"}))
         _log_batch(
             run.client,

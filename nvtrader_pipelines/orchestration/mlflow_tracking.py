@@ -247,11 +247,19 @@ class MlflowTracking(dg.ConfigurableResource):
         """
         artifacts = (Path(self.folder) / "artifacts").as_uri()
         client = open_database(self._database, (EXPERIMENT, TRAININGS), artifacts, warn)
-        found = client.get_experiment_by_name(EXPERIMENT)
-        if found and found.artifact_location != artifacts and found.artifact_location.endswith(ARTIFACTS):
-            rewrite_artifact_uris(self._database, found.artifact_location, artifacts)
+        registered = client.get_experiment_by_name(EXPERIMENT)
+        if (
+            registered
+            and registered.artifact_location != artifacts
+            and registered.artifact_location.endswith(ARTIFACTS)
+        ):
+            rewrite_artifact_uris(self._database, registered.artifact_location, artifacts)
         names = (EXPERIMENT, TRAININGS)
-        known = {each.name: each.experiment_id for each in map(client.get_experiment_by_name, names) if each}
+        known = {
+            experiment.name: experiment.experiment_id
+            for experiment in map(client.get_experiment_by_name, names)
+            if experiment
+        }
         runs_id, trainings_id = (known.get(name) or client.create_experiment(name, artifacts) for name in names)
         for run in client.search_runs([runs_id, trainings_id], "attributes.status = 'RUNNING'", max_results=N_LISTED):
             mark = run.data.tags.get(PROCESS_TAG)

@@ -50,7 +50,7 @@ def remove_unused_partitions(
     instance: dg.DagsterInstance, ledger: Ledger, specs: Sequence[ExperimentSpec]
 ) -> list[str]:
     """Remove partitions of versions that neither ran nor belong to these specs; return their keys."""
-    used = {each.partition_key for spec in specs for each in spec.variants()}
+    used = {variant.partition_key for spec in specs for variant in spec.variants()}
     used.update(ledger.runs(with_deleted=True)["partition_key"])
     unused = [key for key in instance.get_dynamic_partitions(EXPERIMENTS.name or "") if key not in used]
     for key in unused:

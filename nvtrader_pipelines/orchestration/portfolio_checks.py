@@ -21,8 +21,8 @@ def account_check(condition: AccountCheck) -> dg.AssetChecksDefinition:
     def check(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.AssetCheckResult:
         trading = desk.of(store)
         rows = read_account_rows(trading, condition.table)
-        found = check_result(condition.violations(trading, rows), len(rows))
-        return dg.AssetCheckResult(passed=found.passed, metadata={**(found.metadata or {}), "account": desk.account})
+        result = check_result(condition.violations(trading, rows), len(rows))
+        return dg.AssetCheckResult(passed=result.passed, metadata={**(result.metadata or {}), "account": desk.account})
 
     return check
 
@@ -34,9 +34,9 @@ def account_check(condition: AccountCheck) -> dg.AssetChecksDefinition:
 )
 def reconciliation(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.AssetCheckResult:
     """Report the desk's own reconciliation, whose differences stop the account everywhere."""
-    found = desk.of(store).open_differences()
-    metadata = {"account": desk.account, "differences": dg.MetadataValue.md("  \n".join(found))}
-    return dg.AssetCheckResult(passed=not found, metadata=metadata)
+    differences = desk.of(store).open_differences()
+    metadata = {"account": desk.account, "differences": dg.MetadataValue.md("  \n".join(differences))}
+    return dg.AssetCheckResult(passed=not differences, metadata=metadata)
 
 
 @dg.asset_check(
@@ -53,4 +53,4 @@ def audit_is_whole(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(passed=True, metadata={"rows": state.n_rows, "chain": state.chain})
 
 
-PORTFOLIO_CHECKS = [audit_is_whole, reconciliation, *(account_check(each) for each in ACCOUNT_CHECKS)]
+PORTFOLIO_CHECKS = [audit_is_whole, reconciliation, *(account_check(check) for check in ACCOUNT_CHECKS)]

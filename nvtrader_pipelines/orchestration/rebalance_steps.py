@@ -16,13 +16,13 @@ from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.execution.plan_decision import Approve
 from nvtrader_pipelines.experiments.progress import Progress
-from nvtrader_pipelines.orchestration.retries import retry_on
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 
 SESSION = "nvtrader/session"  # tag of a scheduled rebalance: the session after whose close it runs
 MAX_WAITS, BAR_WAIT_SECONDS = 12, 300.0  # seconds; an hour in all, longer than the ingest of a day
+MAX_RETRIES, RETRY_WAIT_SECONDS = 2, 5.0
 
 
 def execute_due_sessions(desk: Desk, report: Callable[[Progress], None], *, acknowledge: bool) -> None:
@@ -113,3 +113,12 @@ def require_checks_passed(desk: Desk) -> None:
             "the check in the UI to see the rows, restore the account's book or tables, and rebalance again",
             allow_retries=False,
         )
+
+
+@contextmanager
+def retry_on(*errors: type[Exception]) -> Iterator[None]:
+    """Let Dagster retry the step after one of these errors; every other error needs a person."""
+    try:
+        yield
+    except errors as error:
+        raise dg.RetryRequested(max_retries=MAX_RETRIES, seconds_to_wait=RETRY_WAIT_SECONDS) from error

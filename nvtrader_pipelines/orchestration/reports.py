@@ -10,8 +10,8 @@ import polars as pl
 from PIL import Image
 
 from nvtrader_pipelines.figures.canvas import Picture, RenderedPicture
+from nvtrader_pipelines.storage.files import PICTURE_FORMATS, write_picture
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.picture_files import FORMATS, write_picture
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import Table
 
@@ -26,7 +26,7 @@ def asset_key(table: Table) -> dg.AssetKey:
 def table_metadata(table: Table) -> dict[str, Any]:
     """Metadata of a table that is known before any run: its columns with their documentation, and its name."""
     fields = table.iceberg_schema().fields
-    columns = [dg.TableColumn(each.name, str(each.field_type), description=each.doc) for each in fields]
+    columns = [dg.TableColumn(field.name, str(field.field_type), description=field.doc) for field in fields]
     return {"dagster/column_schema": dg.TableSchema(columns), "dagster/table_name": table.name}
 
 
@@ -63,10 +63,10 @@ def store_pictures(
     """
     folder = home.pictures / asset / (partition_key or "")
     for name, picture in pictures.items():
-        for suffix in FORMATS:
+        for suffix in PICTURE_FORMATS:
             write_picture(folder / f"{name}{suffix}", picture)
     for outdated in folder.glob("*.*"):
-        if outdated.suffix in FORMATS and outdated.stem not in pictures:
+        if outdated.suffix in PICTURE_FORMATS and outdated.stem not in pictures:
             outdated.unlink(missing_ok=True)
     return {
         **{name: picture_metadata((folder / f"{name}.png").read_bytes()) for name in pictures},

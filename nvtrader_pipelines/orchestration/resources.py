@@ -7,7 +7,6 @@ from pydantic import Field
 
 from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.desk.desk import Desk
-from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
@@ -38,5 +37,4 @@ class DeskResource(dg.ConfigurableResource):
 
     def acknowledges(self, store: Store) -> bool:
         """Whether this run acknowledges soft findings, by its configuration or the account's file."""
-        spec = read_account(store.home, self.account)
-        return self.acknowledge or (isinstance(spec, SimulatedAccountSpec) and spec.acknowledge)
+        return self.acknowledge or read_account(store.home, self.account).acknowledge

@@ -7,7 +7,6 @@ from typing import Any
 
 import dagster as dg
 
-from nvtrader_pipelines.desk.preference_training import is_tunable
 from nvtrader_pipelines.desk.rebalancing import skip_reason
 from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 from nvtrader_pipelines.orchestration.job_states import schedule_name
@@ -24,7 +23,6 @@ from nvtrader_pipelines.orchestration.jobs import (
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.rebalance_steps import SESSION
 from nvtrader_pipelines.orchestration.resources import DeskResource
-from nvtrader_pipelines.policies.agents import DpoAgent
 from nvtrader_pipelines.promotion.active_policy import last_activation
 from nvtrader_pipelines.runs.market_state import other_calendars, panel_sources
 from nvtrader_pipelines.runs.registration import read_unarchived_experiments
@@ -42,8 +40,8 @@ def current_experiments(instance: dg.DagsterInstance, store: Store) -> list[str]
 
     Those that tune another run's policies are left out: they follow that experiment.
     """
-    specs = [spec for spec in read_unarchived_experiments(store).specs if not isinstance(spec.agent, DpoAgent)]
-    current = {each.partition_key for spec in specs for each in spec.variants()}
+    specs = [spec for spec in read_unarchived_experiments(store).specs if not spec.agent.is_tuned]
+    current = {variant.partition_key for spec in specs for variant in spec.variants()}
     return [key for key in instance.get_dynamic_partitions(EXPERIMENTS.name or "") if key in current]
 
 
@@ -106,15 +104,10 @@ def market_schedules(calendar: TradingCalendar) -> list[dg.ScheduleDefinition]:
 eod_ingest, eod_rebalance = market_schedules(NEW_YORK)
 
 
-def experiment_run_requests(
-    context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store], period: str
-) -> Iterator[dg.RunRequest | dg.SkipReason]:
-    """Request one run per current experiment and period."""
-    keys = current_experiments(context.instance, store)
+def experiment_run_requests(keys: list[str], period: str, none: str) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    """Request one run per experiment and period, or give the reason why there is none."""
     if not keys:
-        yield dg.SkipReason(
-            "no experiment is registered yet; put a spec into data/experiments or run `nvtrader materialize`"
-        )
+        yield dg.SkipReason(none)
     for key in keys:
         yield dg.RunRequest(run_key=f"{period}:{key}", partition_key=key)
 
@@ -129,9 +122,9 @@ def nightly_preference_extract(
 ) -> Iterator[dg.RunRequest]:
     """Request one run per night, and one per experiment and night for what has its partitions."""
     night = context.scheduled_execution_time.date().isoformat()
-    by_experiment = [each.key for each in PREFERENCE_ASSETS if each.partitions_def == EXPERIMENTS]
+    by_experiment = [asset.key for asset in PREFERENCE_ASSETS if asset.partitions_def == EXPERIMENTS]
     yield dg.RunRequest(
-        run_key=night, asset_selection=[each.key for each in PREFERENCE_ASSETS if each.key not in by_experiment]
+        run_key=night, asset_selection=[asset.key for asset in PREFERENCE_ASSETS if asset.key not in by_experiment]
     )
     for key in current_experiments(context.instance, store):
         yield dg.RunRequest(run_key=f"{night}:{key}", partition_key=key, asset_selection=by_experiment)
@@ -139,7 +132,7 @@ def nightly_preference_extract(
 
 def tunable_experiments(instance: dg.DagsterInstance, store: Store) -> list[str]:
     """Current experiments whose policies dpo can tune."""
-    return [key for key in current_experiments(instance, store) if is_tunable(store.ledger.read(key))]
+    return [key for key in current_experiments(instance, store) if store.ledger.read(key).agent.is_tunable]
 
 
 @new_york_schedule(
@@ -152,12 +145,9 @@ def dpo_check(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
     """Request one run per night and experiment that dpo can tune."""
-    keys = tunable_experiments(context.instance, store)
-    if not keys:
-        yield dg.SkipReason("no experiment of ppo, a2c or grouped_ppo is registered, whose policies dpo could tune")
+    none = "no experiment of ppo, a2c or grouped_ppo is registered, whose policies dpo could tune"
     night = context.scheduled_execution_time.date().isoformat()
-    for key in keys:
-        yield dg.RunRequest(run_key=f"{night}:{key}", partition_key=key)
+    yield from experiment_run_requests(tunable_experiments(context.instance, store), night, none)
 
 
 @new_york_schedule(
@@ -169,7 +159,9 @@ def weekly_retrain(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]
 ) -> Iterator[dg.RunRequest | dg.SkipReason]:
     """Request one run per experiment and week."""
-    yield from experiment_run_requests(context, store, context.scheduled_execution_time.strftime("%G-W%V"))
+    none = "no experiment is registered yet; put a spec into data/experiments or run `nvtrader materialize`"
+    week = context.scheduled_execution_time.strftime("%G-W%V")
+    yield from experiment_run_requests(current_experiments(context.instance, store), week, none)
 
 
 @new_york_schedule(

@@ -6,14 +6,14 @@ from functools import partial
 import dagster as dg
 import polars as pl
 
-from nvtrader_pipelines.desk.preference_training import MIN_PAIRS, tuned_name
 from nvtrader_pipelines.desk.rebalancing import replay_reason
-from nvtrader_pipelines.desk.retraining import (
+from nvtrader_pipelines.feedback.retraining import (
     RetrainingCheck,
     check_account_drift,
     check_market_growth,
     check_regime_change,
 )
+from nvtrader_pipelines.feedback.tuning import MIN_PAIRS, tuned_name
 from nvtrader_pipelines.notifications.channels import has_channels
 from nvtrader_pipelines.notifications.home_states import home_states
 from nvtrader_pipelines.notifications.send_due import send_due
@@ -62,12 +62,14 @@ CLEANUP_INTERVAL = 300  # commands close such entries, too
 )
 def landed_file(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]) -> dg.SensorResult | dg.SkipReason:
     """Request one run per state of the folder, unless the market was built from it."""
-    found = landing_fingerprint(store.home)
-    if not found or found == context.cursor:
+    fingerprint = landing_fingerprint(store.home)
+    if not fingerprint or fingerprint == context.cursor:
         return dg.SkipReason("nothing new in data/landing")
     if market_is_current(store):  # built by `nvtrader materialize`
-        return dg.SensorResult(cursor=found, skip_reason="the market was already built from these files")
-    return dg.SensorResult(run_requests=[dg.RunRequest(run_key=found, tags=whole_history_tags())], cursor=found)
+        return dg.SensorResult(cursor=fingerprint, skip_reason="the market was already built from these files")
+    return dg.SensorResult(
+        run_requests=[dg.RunRequest(run_key=fingerprint, tags=whole_history_tags())], cursor=fingerprint
+    )
 
 
 @dg.sensor(

@@ -7,6 +7,14 @@ from typing import Any
 import dagster as dg
 import polars as pl
 
+from nvtrader_pipelines.evaluation.findings import (
+    FINDINGS,
+    MAX_OVERFITTING,
+    MIN_DEFLATED,
+    PromotionFinding,
+    deflated_findings,
+    overfitting_findings,
+)
 from nvtrader_pipelines.evaluation.invariants import (
     equity_gaps,
     inconsistent_entrants,
@@ -17,29 +25,22 @@ from nvtrader_pipelines.evaluation.invariants import (
 )
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.spec import MarketChoice
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.market.cleaning import files_without_good_rows
 from nvtrader_pipelines.market.returns import calendar_gaps, describe_gaps
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.reports import asset_key
-from nvtrader_pipelines.preferences.pair_checks import (
+from nvtrader_pipelines.preferences.pair_leaks import (
     age_of_labels,
     duplicate_pairs,
     leaking_pairs,
     unbalanced_candidates,
 )
-from nvtrader_pipelines.promotion.findings import (
-    FINDINGS,
-    MAX_OVERFITTING,
-    MIN_DEFLATED,
-    PromotionFinding,
-    deflated_findings,
-    overfitting_findings,
-)
+from nvtrader_pipelines.runs.ingestion import count_non_finite
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.market_summary import read_basis_changes
 from nvtrader_pipelines.runs.run_tables import read_run
-from nvtrader_pipelines.storage.medallion import count_non_finite
-from nvtrader_pipelines.storage.policy_library import LATEST
+from nvtrader_pipelines.storage.policy_library import LATEST, training_windows
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     ACTION_LOGS,
@@ -139,9 +140,9 @@ def calendar_has_no_gaps(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
     rows = store.tables.read(RETURNS, columns=["source", "symbol", "session", "span"])
     calendars = store.read_calendars()
     parts = [calendar_gaps(part, calendars.of(part["source"][0])) for part in rows.partition_by("source")]
-    gaps = pl.concat([calendar_gaps(rows.clear()), *parts])
-    found = check_result(gaps, len(rows), dg.AssetCheckSeverity.WARN)
-    return found._replace(description="\n".join(describe_gaps(gaps, MarketChoice().max_gap)[-MAX_ROWS_SHOWN:]))
+    gaps = pl.concat([calendar_gaps(rows.clear(), NEW_YORK), *parts])  # columns, where there is no part
+    result = check_result(gaps, len(rows), dg.AssetCheckSeverity.WARN)
+    return result._replace(description="\n".join(describe_gaps(gaps, MarketChoice().max_gap)[-MAX_ROWS_SHOWN:]))
 
 
 @dg.asset_check(asset=asset_key(CLEAN_BARS), description="Every delivered file has at least one valid bar.")
@@ -192,7 +193,7 @@ def run_check(
 
     @dg.asset_check(asset=asset_key(table), name=name, blocking=True, description=description)
     def check(context: dg.AssetCheckExecutionContext, store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
-        frames_by_run = [[read_run(store, each, run) for each in tables] for run in runs_to_check(context, store)]
+        frames_by_run = [[read_run(store, table, run) for table in tables] for run in runs_to_check(context, store)]
         return check_result(
             concat_frames(broken(*frames) for frames in frames_by_run), sum(len(frames[0]) for frames in frames_by_run)
         )
@@ -227,7 +228,7 @@ def no_training_in_test(context: dg.AssetCheckExecutionContext, store: dg.Resour
     calendars = store.read_calendars()
     leaks = (
         training_leaks(
-            library.training_windows(run),
+            training_windows(run, library.read_run(run)),
             read_run(store, EQUITY_CURVES, run),
             spec.splitter.purge_size,
             spec.splitter.embargo_size,
@@ -323,15 +324,15 @@ def promotion_check(
     @dg.asset_check(
         asset=asset_key(table),
         name=name,
-        additional_deps=[asset_key(each) for each in tables if each is not table],
+        additional_deps=[asset_key(other) for other in tables if other is not table],
         description=description,
     )
     def check(store: dg.ResourceParam[Store]) -> dg.AssetCheckResult:
-        found = findings(*(store.tables.read(each) for each in tables))
+        found = findings(*(store.tables.read(table) for table in tables))
         return dg.AssetCheckResult(
-            passed=all(each.passed for each in found),
+            passed=all(finding.passed for finding in found),
             severity=dg.AssetCheckSeverity.WARN,
-            description="\n".join(each.sentence for each in found)
+            description="\n".join(finding.sentence for finding in found)
             or "no trial has been validated yet; run `nvtrader materialize`",
             metadata={"figures": first_rows(pl.DataFrame(found, schema=FINDINGS).drop("sentence"))},
         )

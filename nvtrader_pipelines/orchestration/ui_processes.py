@@ -232,13 +232,13 @@ def terminate_session(session: int, grace_seconds: float = GRACE_SECONDS) -> Non
 
 def _processes_of(session: int) -> list[psutil.Process]:
     """Other live processes of a process session."""
-    found = []
+    processes = []
     for process in psutil.process_iter():
         with suppress(ProcessLookupError, PermissionError, psutil.NoSuchProcess):
             is_member = process.pid != os.getpid() and os.getsid(process.pid) == session
             if is_member and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-    return found
+                processes.append(process)
+    return processes
 
 
 def _has_open(process: psutil.Process, path: Path) -> bool:

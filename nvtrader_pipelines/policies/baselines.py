@@ -2,20 +2,20 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.component import Component, kind_of
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.policies.fit import DEFAULT_HOOKS, Fit, TrainingHooks
-from nvtrader_pipelines.policies.policy import Decision, Policy
+from nvtrader_pipelines.policies.policy import BaseAgent, Decision, Policy
 from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
 from nvtrader_pipelines.portfolio.cash import cash_beside
 from nvtrader_pipelines.portfolio.cufolio import CufolioProgram, NoPortfolioError, Rebalance
@@ -26,27 +26,35 @@ SCENARIO_SEED = 0  # the same for every estimate
 Solver = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
-class ClassicalAgent(Component):
+class ClassicalAgent(BaseAgent, Component):
     """Rule without training: a baseline for learned policies, or the agent of an experiment."""
 
     is_classical: ClassVar[bool] = True
+    is_stateful: ClassVar[bool] = True  # it may re-estimate every few sessions
+    total_timesteps: ClassVar[int] = 0  # nothing is trained
+    untimed: ClassVar[str] = ""  # why only the constant timing can act on it, and what to do; ends a sentence
     backbones: ClassVar[frozenset[str]] = frozenset()
-
-    @property
-    def lookback(self) -> int:
-        """Sessions that a decision's estimate uses, including the session of the decision."""
-        return 1
 
     @abstractmethod
     def start(self) -> Policy:
         """Return a policy for one account."""
 
-    def require_market(self, panel: MarketPanel) -> None:
-        """Raise if the rule can never act on this market; most rules accept any.
+    def require_experiment(self, spec: Any, field: str) -> None:
+        """Require one seed, and a timing that can act, where the rule is the agent.
 
         Raises:
-            ValueError: with what it lacks.
+            ValueError: if the experiment has others.
         """
+        if field != "agent":
+            return
+        kind, timing = kind_of(type(self)), spec.pipeline.timing.kind
+        if len(spec.seeds) != 1:
+            raise ValueError(
+                f"seeds: {kind} draws nothing at random and takes one seed, but they are {list(spec.seeds)}; set seeds "
+                "to [0]"
+            )
+        if self.untimed and timing != "constant":
+            raise ValueError(f"pipeline.timing: {timing} acts on each decision, but {kind} {self.untimed}")
 
     def train(
         self,
@@ -90,6 +98,11 @@ class _EqualWeightPolicy:
 
 class BuyAndHold(ClassicalAgent):
     """Equal weights over the first eligible names, bought once and never traded again."""
+
+    untimed: ClassVar[str] = (
+        "decides once and then never trades; choose the constant timing, or an agent that restores its weights, such "
+        "as equal_weight"
+    )
 
     kind: Literal["buy_and_hold"] = "buy_and_hold"
 
@@ -264,6 +277,23 @@ class Cufolio(CufolioProgram, ClassicalAgent):
 
     kind: Literal["cufolio"] = "cufolio"
     aliases: ClassVar[tuple[str, ...]] = ("cuFOLIO",)
+
+    @property
+    def untimed(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride] - its own days are in it
+        """Why only the constant timing can act on it."""
+        return (
+            f"decides every {self.cufolio_hold_days} sessions only; choose the constant timing, or cufolio as "
+            "allocator of an agent that decides each time, such as equal_weight"
+        )
+
+    def require_experiment(self, spec: Any, field: str) -> None:
+        """Require a cap within the desk's, too.
+
+        Raises:
+            ValueError: if the cap is above it.
+        """
+        super().require_experiment(spec, field)
+        self.require_cap_within(field, spec.pipeline.risk_limits.max_position)
 
     def require_market(self, panel: MarketPanel) -> None:
         """Raise if the caps of all names leave more cash than the ceiling.

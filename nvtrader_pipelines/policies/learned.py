@@ -123,7 +123,7 @@ class LearnedPolicy:
         """Return target weights at the close of session `t`."""
         import torch
 
-        from nvtrader_pipelines.envs.observations.hashing import observation_hashes
+        from nvtrader_pipelines.envs.observations.builder import observation_hashes
 
         self._require_next(panel, t)
         index = np.array([t])

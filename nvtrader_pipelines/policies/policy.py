@@ -1,7 +1,7 @@
-"""Policy protocol: from the market and the account at a close to a decision."""
+"""Policies, from the market and the account at a close to a decision, and the base of agents that give them."""
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,3 +42,23 @@ class Policy(Protocol):
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:
         """Return target weights at the close of session `t`."""
         ...
+
+
+class BaseAgent:
+    """Properties of an agent, a learner or a rule, that gives the policies of an experiment."""
+
+    is_stateful: ClassVar[bool] = False  # decisions of a policy depend on its earlier ones
+    is_tunable: ClassVar[bool] = False  # trains a normal actor from nothing, which dpo can tune
+    is_tuned: ClassVar[bool] = False  # from the policies of another run
+
+    @property
+    def lookback(self) -> int:
+        """Sessions that a decision's estimate uses, including the session of the decision."""
+        return 1
+
+    def require_market(self, panel: MarketPanel) -> None:
+        """Raise if the agent can never act on this market; most accept any.
+
+        Raises:
+            ValueError: with what it lacks.
+        """

@@ -52,7 +52,7 @@ class Sb3Zip:
     is_normalized: bool = False  # trained behind VecNormalize, whose statistics are not in the zip
 
 
-class _Family(NamedTuple):
+class _Algorithm(NamedTuple):
     """Policy class of an algorithm, and the names of its layers."""
 
     policy: type[BasePolicy]
@@ -62,12 +62,12 @@ class _Family(NamedTuple):
     n_outputs: tuple[int, int]  # output layers at the end of the actor's and the critic's sequence
 
 
-_ACTOR_CRITIC = _Family(ActorCriticPolicy, "tanh", "mlp_extractor.policy_net", "mlp_extractor.value_net", (0, 0))
-_FAMILIES: dict[str, _Family] = {
+_ACTOR_CRITIC = _Algorithm(ActorCriticPolicy, "tanh", "mlp_extractor.policy_net", "mlp_extractor.value_net", (0, 0))
+_FAMILIES: dict[str, _Algorithm] = {
     "ppo": _ACTOR_CRITIC,
     "a2c": _ACTOR_CRITIC,
-    "sac": _Family(SACPolicy, "relu", "actor.latent_pi", "critic.qf0", (0, 1)),
-    "td3": _Family(TD3Policy, "relu", "actor.mu", "critic.qf0", (1, 1)),
+    "sac": _Algorithm(SACPolicy, "relu", "actor.latent_pi", "critic.qf0", (0, 1)),
+    "td3": _Algorithm(TD3Policy, "relu", "actor.mu", "critic.qf0", (1, 1)),
 }
 
 
@@ -126,7 +126,9 @@ def _require_plain(saved: Any) -> Tensors:
             f"{TENSORS} must map names to plain tensors, dense and of floating-point numbers, but holds "
             f"{', '.join(invalid[:3])[:200] or type(saved).__name__}; save the model again"
         )
-    _require_small(f"all tensors of {TENSORS}", sum(each.numel() * each.element_size() for each in found.values()))
+    _require_small(
+        f"all tensors of {TENSORS}", sum(tensor.numel() * tensor.element_size() for tensor in found.values())
+    )
     broken = next((name for name, tensor in found.items() if not torch.isfinite(tensor).all()), None)
     if broken is not None:
         raise PolicyArchiveError(f"a policy must hold finite numbers, but {broken} does not; train it again")
@@ -213,23 +215,23 @@ def open_sb3(
     return Sb3Policy(network, builder, environment.action.start(panel))
 
 
-def _activation(saved: Sb3Zip, stated: Activation | None, family: _Family) -> str:
+def _activation(saved: Sb3Zip, stated: Activation | None, family: _Algorithm) -> str:
     """Activation of the hidden layers: the zip's, else the stated one, else the algorithm's default."""
     if saved.activation is None:
         return stated or family.default
     known = {layer.__name__: name for name, layer in ACTIVATIONS.items()}
-    found = known.get(saved.activation)
-    if found is None or stated not in {None, found}:
-        conflict = f"but {stated} is stated" if found else f"which is none of {', '.join(known)}"
+    activation = known.get(saved.activation)
+    if activation is None or stated not in {None, activation}:
+        conflict = f"but {stated} is stated" if activation else f"which is none of {', '.join(known)}"
         raise PolicyArchiveError(
             f"the zip's hidden layers are {saved.activation}, {conflict}; leave activation out, or train with a "
             "supported one"
         )
-    return found
+    return activation
 
 
 def _make_network(
-    family: _Family, tensors: Tensors, activation: type[nn.Module], observations: spaces.Box, actions: spaces.Box
+    family: _Algorithm, tensors: Tensors, activation: type[nn.Module], observations: spaces.Box, actions: spaces.Box
 ) -> BasePolicy:
     n_observed, n_actions = observations.shape[0], actions.shape[0]
     actor = _hidden_sizes(tensors, family.actor, family.n_outputs[0], n_observed)
@@ -238,7 +240,7 @@ def _make_network(
         sizes: dict[str, Any] = {"net_arch": {"pi": actor, "vf": critic}}
     else:
         prefixes = sorted({".".join(name.split(".")[:2]) for name in tensors if name.startswith("critic.qf")})
-        critics = [_hidden_sizes(tensors, each, family.n_outputs[1], n_observed + n_actions) for each in prefixes]
+        critics = [_hidden_sizes(tensors, prefix, family.n_outputs[1], n_observed + n_actions) for prefix in prefixes]
         if not critics or any(critic != critics[0] for critic in critics):  # one large critic times many names: memory
             raise PolicyArchiveError("the critics of a policy must have equal layers, but these differ; save it again")
         sizes = {"net_arch": {"pi": actor, "qf": critics[0]}, "n_critics": len(critics)}
@@ -248,8 +250,8 @@ def _make_network(
 def _layers(tensors: Tensors, prefix: str) -> list[Tensor]:
     """Weight matrices (out, in) of a sequence of layers, in order."""
     numbered = re.compile(rf"{re.escape(prefix)}\.(\d+)\.weight")
-    found = {int(match[1]): tensors[name] for name in tensors if (match := numbered.fullmatch(name))}
-    return [found[number] for number in sorted(found)]
+    layers = {int(match[1]): tensors[name] for name in tensors if (match := numbered.fullmatch(name))}
+    return [layers[number] for number in sorted(layers)]
 
 
 def _hidden_sizes(tensors: Tensors, prefix: str, n_outputs: int, n_inputs: int) -> list[int]:

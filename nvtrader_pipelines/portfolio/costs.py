@@ -1,7 +1,7 @@
 """Trading cost models, margin interest and stock-borrow fees."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, Protocol, Self
+from typing import Annotated, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,10 +50,6 @@ class ProportionalCost(Component):
         """Return the cost function for one panel."""
         return proportional_cost(self.bps * 1e-4)
 
-    def scale(self, factor: float) -> Self:
-        """Return the model with costs `factor` times as high."""
-        return self.model_copy(update={"bps": factor * self.bps})
-
 
 class VolatilitySpread(Component):
     """Half the bid-ask spread of each name, proportional to its trailing volatility.
@@ -74,10 +70,6 @@ class VolatilitySpread(Component):
             return self.share * (volatility[filled_at] * np.abs(trades)).sum(axis=1)
 
         return half_spreads
-
-    def scale(self, factor: float) -> Self:
-        """Return the model with costs `factor` times as high."""
-        return self.model_copy(update={"share": factor * self.share})
 
 
 class SquareRootImpact(Component):
@@ -103,10 +95,6 @@ class SquareRootImpact(Component):
             return (size * move).sum(axis=1)
 
         return impact
-
-    def scale(self, factor: float) -> Self:
-        """Return the model with costs `factor` times as high."""
-        return self.model_copy(update={"coefficient": factor * self.coefficient})
 
 
 CostModel = Annotated[

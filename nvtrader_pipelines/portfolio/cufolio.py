@@ -5,13 +5,30 @@ from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PrivateAttr, model_validator
+from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PrivateAttr, model_validator
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.portfolio.bounds import RiskAversion
 
 FloatArray = NDArray[np.float64]
 CashShare = Annotated[float, Field(ge=0.0, le=1.0)]
+MAX_MAGNITUDE = 1e100  # products of larger numbers overflow
+
+
+def require_risk_aversion(value: float) -> float:
+    """Return the risk aversion if products with it neither vanish nor overflow.
+
+    Raises:
+        ValueError: if it is too small or too large.
+    """
+    if not 1.0 / MAX_MAGNITUDE <= value <= MAX_MAGNITUDE:
+        raise ValueError(
+            f"risk_aversion must be from {1.0 / MAX_MAGNITUDE:g} to {MAX_MAGNITUDE:g}, but is {value}; "
+            "1 weighs CVaR as the mean"
+        )
+    return value
+
+
+RiskAversion = Annotated[PositiveFloat, AfterValidator(require_risk_aversion)]
 
 
 class NoPortfolioError(ValueError):

@@ -185,22 +185,24 @@ def require_tail(scenarios: Scenarios, history: int, confidence_level: float) ->
 
 
 def _log_returns(returns: FloatArray) -> FloatArray:
-    found = np.ascontiguousarray(returns, dtype=np.float64)  # sums round by memory layout
-    if found.ndim != 2 or found.shape[0] < 2 or found.shape[1] < 1:
-        raise ValueError(f"past returns need shape (T, N) with T of at least 2 and N of at least 1, got {found.shape}")
-    missing = np.argwhere(~np.isfinite(found))
+    checked = np.ascontiguousarray(returns, dtype=np.float64)  # sums round by memory layout
+    if checked.ndim != 2 or checked.shape[0] < 2 or checked.shape[1] < 1:
+        raise ValueError(
+            f"past returns need shape (T, N) with T of at least 2 and N of at least 1, got {checked.shape}"
+        )
+    missing = np.argwhere(~np.isfinite(checked))
     if len(missing):
         raise ValueError(
-            f"past returns must be finite, but {len(missing)} of {found.size} are not, the first at session "
+            f"past returns must be finite, but {len(missing)} of {checked.size} are not, the first at session "
             f"{missing[0, 0]} of name {missing[0, 1]}; drop the sessions or names that have gaps"
         )
-    if found.min() <= -1.0:
-        session, name = np.unravel_index(found.argmin(), found.shape)
+    if checked.min() <= -1.0:
+        session, name = np.unravel_index(checked.argmin(), checked.shape)
         raise ValueError(
-            f"past simple returns must be above -1, but that of session {session} of name {name} is {found.min():g}; "
+            f"past simple returns must be above -1, but that of session {session} of name {name} is {checked.min():g}; "
             "a total loss has no log return, so drop the name or correct its price"
         )
-    return np.log1p(found)
+    return np.log1p(checked)
 
 
 def _bandwidth(bandwidth: float | str, logs: FloatArray) -> float:

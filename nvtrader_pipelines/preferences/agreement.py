@@ -7,7 +7,6 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.columns import Column, TableSchema
-from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.preferences.decisions import HORIZON
 
 CONFIDENCE_LEVEL = 0.95
@@ -52,7 +51,8 @@ def counted_outcomes(outcomes: pl.DataFrame) -> pl.DataFrame:
 
     Skipped and equal answers have none, nor has an answer to a replay whose outcome was known.
     """
-    counted = outcomes.filter(pl.col("weight") > 0.0, pl.col("excess_pct").is_not_null())
+    has_result = pl.all_horizontal(pl.col("excess_pct", "session_number").is_not_null())
+    counted = outcomes.filter(pl.col("weight") > 0.0, has_result)
     return counted.with_columns(
         reason=pl.col("reason").str.replace_all(r"\s+", " ").str.strip_chars().str.to_lowercase()
     )
@@ -92,10 +92,8 @@ def _summary(chosen: pl.DataFrame) -> tuple[int, int, float, float | None, float
     from scipy.special import stdtrit
 
     excess = chosen["excess_pct"].to_numpy()
-    numbers = chosen["session_number"].to_numpy()
-    if chosen["session_number"].has_nulls():  # outcomes of New York, from before markets had calendars
-        numbers = NEW_YORK.session_numbers(chosen["session"].to_numpy())
-    counts, mean, error = (len(excess), int((excess > 0.0).sum())), float(excess.mean()), mean_error(excess, numbers)
+    counts, mean = (len(excess), int((excess > 0.0).sum())), float(excess.mean())
+    error = mean_error(excess, chosen["session_number"].to_numpy())
     if error is None:
         return *counts, mean, None, None
     half = float(stdtrit(error.degrees, 0.5 + CONFIDENCE_LEVEL / 2.0)) * error.error

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.components.ids import ID_LENGTH
+from nvtrader_pipelines.components.text import ID_LENGTH
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.policies.preference_data import PreferenceData
 from nvtrader_pipelines.portfolio.cash import CASH

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import polars as pl
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from nvtrader_pipelines.components.ids import ID_LENGTH
+from nvtrader_pipelines.components.text import ID_LENGTH
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.storage.errors import StorageError
@@ -156,38 +156,34 @@ def _pointer_fields(event: AuditEvent) -> dict[str, object]:
     }
 
 
-def mirror_pointer(store: Store) -> PointerDifference | None:
+def mirror_pointer(store: Store) -> None:
     """Write the pointer file if it differs from the audit, and log an edit or a failure to write.
 
     The audit decides which policy trades, so neither stops the caller. An audit that cannot be read changes nothing.
-
-    Returns:
-        The difference that was repaired, if any.
     """
     try:
         if find_pointer_difference(store, last_activation(store)) is None:
-            return None
+            return
         with store.lock("policy_pointer"):  # a concurrent activation is no edit
             active = last_activation(store)
             difference = find_pointer_difference(store, active)
             if difference:
                 write_pointer(store.home, active.pointer if active else None)
     except StorageError:
-        return None
+        return
     except OSError as error:
         _warn_unwritable(store.home.active_policy_file, error.strerror)
-        return None
+        return
     if difference and difference.kind == "edited":
         remedy = "it was corrected; to change the policy that trades, run `nvtrader policies activate`"
         _LOG.warning("%s; %s", difference.sentence, remedy)
-    return difference
 
 
 @cache  # once per process
 def _warn_unwritable(path: Path, reason: str) -> None:
     _LOG.warning(
         "the pointer file %s differs from the active policy and must be written, but cannot be (%s); correct its "
-        "permissions or make room, then `nvtrader doctor --repair`",
+        "permissions or make room, then `nvtrader policies list`",
         path,
         reason,
     )

@@ -108,9 +108,11 @@ def read_promotions(store: Store) -> pl.DataFrame:
     """
     kinds = {name: PROMOTION_DECISIONS.schema[name] for name in ACTIVATION_KEY}
     events = [(event.run_id, event.policy, event.by, event.at) for event in activations(store)]
-    found = pl.DataFrame(events, schema=kinds, orient="row")
+    activations_in_audit = pl.DataFrame(events, schema=kinds, orient="row")
     rows = store.tables.read(PROMOTION_DECISIONS).drop("activated")
-    marked = rows.join(found.with_columns(activated=True), on=ACTIVATION_KEY, how="left", maintain_order="left")
+    marked = rows.join(
+        activations_in_audit.with_columns(activated=True), on=ACTIVATION_KEY, how="left", maintain_order="left"
+    )
     return marked.with_columns(pl.col("activated").fill_null(value=False)).select(PROMOTION_DECISIONS.schema.names())
 
 
@@ -146,3 +148,9 @@ def write_promotions(store: Store, rows: Sequence[PromotionRow]) -> list[Promoti
 def promotion_lock(home: Home) -> Path:
     """Lock file of promotion decisions."""
     return home.runtime / ".promotion.lock"
+
+
+def gate_decisions(store: Store) -> dict[str, dict[str, Any]]:
+    """Rows of the gate's last decision on each run, by run."""
+    rows = store.tables.read(PROMOTION_DECISIONS).filter(decision="gate").sort("considered_at").to_dicts()
+    return {row["run_id"]: row for row in rows}

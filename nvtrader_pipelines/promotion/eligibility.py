@@ -4,12 +4,11 @@ import shlex
 from collections.abc import Sequence
 
 from nvtrader_pipelines.components.explanation import suggest
+from nvtrader_pipelines.components.text import name_symbols
 from nvtrader_pipelines.execution.book import MIN_HOLDING
 from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.market.symbol_groups import name_symbols
-from nvtrader_pipelines.policies.agents import DpoAgent
 from nvtrader_pipelines.policies.archive import read_card
 from nvtrader_pipelines.policies.learned import require_same_market
 from nvtrader_pipelines.portfolio.cash import CASH
@@ -60,7 +59,7 @@ def code_mismatch(store: Store, run: SealedRun) -> str | None:
 
 def tuning_message(store: Store, run: SealedRun) -> str | None:
     """Say why a run that is tuned to preference pairs cannot pass; None if it passed its check, or is not tuned."""
-    if not isinstance(store.ledger.read(run.partition_key).agent, DpoAgent):
+    if not store.ledger.read(run.partition_key).agent.is_tuned:
         return None
     checks = store.tables.read(DPO_CHECKS, {"run_id": [run.run_id]}, ["passed", "sentence"])
     if checks.is_empty():

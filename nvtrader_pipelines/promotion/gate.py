@@ -11,9 +11,9 @@ from pydantic import Field
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.alpha import NO_RESIDUAL_SPREAD
+from nvtrader_pipelines.evaluation.findings import MIN_DEFLATED, describe_period, format_probability
 from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio, varies
-from nvtrader_pipelines.promotion.findings import MIN_DEFLATED, describe_period, format_probability
 
 FloatArray = NDArray[np.float64]
 SessionDays = NDArray[np.datetime64]
@@ -107,7 +107,7 @@ class GateVerdict:
 
     def against(self, opponent: Opponent) -> SharpeDifference | None:
         """Return the figures against one opponent, or None if they were not computed."""
-        return next((each for each in self.differences if each.against == opponent), None)
+        return next((difference for difference in self.differences if difference.against == opponent), None)
 
 
 class PromotionGate(Component):
@@ -129,22 +129,6 @@ class PromotionGate(Component):
     intervals: SharpeIntervals = SharpeIntervals()  # two-sided, of the paired Sharpe difference
     least_sessions: int = Field(default=252, ge=2)  # that both were tested on
     require_deflated: bool = False  # also a deflated information ratio of .95, which is always shown
-
-    @property
-    def requirement(self) -> str:
-        """Rule in sentences."""
-        level = f"{100.0 * self.intervals.confidence_level:.4g} %"
-        deflated = "is required" if self.require_deflated else "is not required"
-        bound = (
-            f"The lower bound of the {level} interval of the Sharpe ratio less that of the active policy, and "
-            "less that of the best baseline, must be above 0"
-            if self.rule == "lower_bound"
-            else "The Sharpe ratio alone must be above 0 and above that of the active policy"
-        )
-        return (
-            f"{bound}, on at least {self.least_sessions} sessions of the reported period. A deflated information ratio "
-            f"of {MIN_DEFLATED} {deflated}."
-        )
 
     def judge(self, candidate: TrackRecord, active: TrackRecord | None, deflated: float | None = None) -> GateVerdict:
         """Judge whether a candidate replaces the active policy, if there is one.
@@ -193,7 +177,7 @@ class PromotionGate(Component):
         is_deflated_enough = deflated is not None and deflated >= MIN_DEFLATED
         sharpe = sharpe_ratio(own, periods_per_year)
         passed = self._is_better(sharpe, differences) and (is_deflated_enough or not self.require_deflated)
-        figures = "; ".join([*(each.sentence for each in differences), self._format_deflated(deflated)])
+        figures = "; ".join([*(difference.sentence for difference in differences), self._format_deflated(deflated)])
         sessions = f"{len(common)} sessions{candidate.period_suffix}, {first} to {last}"
         result = f"{'is' if passed else 'is not'} promoted: on {sessions}, {figures}"
         by_rule = "" if self.rule == "lower_bound" else "; by best_sharpe, the Sharpe ratio alone decides"
@@ -203,23 +187,26 @@ class PromotionGate(Component):
     def _is_better(self, sharpe: float, differences: tuple[SharpeDifference, ...]) -> bool:
         """Whether the rule is satisfied, the deflated information ratio left out."""
         if self.rule == "lower_bound":
-            return all(each.passed for each in differences)
-        return all(each.difference > 0.0 for each in differences if each.against == "active") and sharpe > 0.0
+            return all(difference.passed for difference in differences)
+        return (
+            all(difference.difference > 0.0 for difference in differences if difference.against == "active")
+            and sharpe > 0.0
+        )
 
     def _differences(
         self, own: FloatArray, against: list[tuple[Opponent, str, FloatArray]], periods_per_year: int
     ) -> tuple[SharpeDifference, ...]:
         """Difference to every opponent; each draw resamples the same sessions for all of them."""
-        returns = np.column_stack([own, *(each for _, _, each in against)])
+        returns = np.column_stack([own, *(returns for _, _, returns in against)])
         draws = self.intervals.draw(returns, periods_per_year)
-        found, of_own = [], sharpe_ratio(own, periods_per_year)
+        differences, of_own = [], sharpe_ratio(own, periods_per_year)
         for place, (opponent, name, theirs) in enumerate(against, start=1):
             sharpe = sharpe_ratio(theirs, periods_per_year)
             spread, other = own.std(), theirs.std()
             same = np.abs(own * other - theirs * spread).max() < NO_RESIDUAL_SPREAD * spread * other
             figures = (0.0, 0.0, 0.0) if same else (of_own - sharpe, *draws.difference(0, place))
-            found.append(SharpeDifference(opponent, name, sharpe, *figures, self.intervals.confidence_level))
-        return tuple(found)
+            differences.append(SharpeDifference(opponent, name, sharpe, *figures, self.intervals.confidence_level))
+        return tuple(differences)
 
     def _format_deflated(self, deflated: float | None) -> str:
         """Format the deflated information ratio with its requirement."""

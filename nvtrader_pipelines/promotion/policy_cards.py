@@ -1,12 +1,13 @@
 """Cards of trained policies: one for every policy of every sealed run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
+from nvtrader_pipelines.evaluation.findings import deflated_ratio
 from nvtrader_pipelines.evaluation.verdict_tables import reported_period
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun, fold_and_seed
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
@@ -70,7 +71,7 @@ class LibraryCard(BaseModel):
     @property
     def period(self) -> str:
         """Reported period, which the gate judges."""
-        return _reported_period(self.scores)
+        return reported_period(row["period"] for row in self.scores)
 
     @property
     def score(self) -> Row | None:
@@ -150,8 +151,8 @@ def find_policy(store: Store, text: str) -> PolicyRef:
             f"{name!r} is neither an experiment that was run nor the prefix of a run id{near} see `nvtrader policies`"
         )
     if not sealed:
-        found = store.ledger.find_run(name)
-        sealed = [(found.partition_key, found.parent_run_id or found.run_id)]
+        run = store.ledger.find_run(name)
+        sealed = [(run.partition_key, run.parent_run_id or run.run_id)]
     partition_key, run_id = sealed[0]
     return PolicyRef(run_id, f"{partition_key.partition('@')[0]}{slash}{seed}")
 
@@ -182,8 +183,7 @@ class _CardReader:
         verdicts = store.tables.read(EVALUATIONS).filter(
             (pl.col("period") == "all") | pl.col("period").str.starts_with("from_")
         )
-        validation = store.tables.read(VALIDATION).filter(pl.col("against") == "best_baseline")
-        return cls(store, verdicts, validation, store.ledger.versions())
+        return cls(store, verdicts, store.tables.read(VALIDATION), store.ledger.versions())
 
     def card(
         self, run: SealedRun, policy: str, active: ActivePolicy | None, obstacle: StorageError | None
@@ -213,7 +213,9 @@ class _CardReader:
             baselines=tuple(
                 verdict.filter(pl.col("kind") == "baseline").select("policy", *SCORE, *OTHER_METRICS).to_dicts()
             ),
-            deflated_sharpe=self._deflated_ratio(run.run_id, _reported_period(scores)) if ensemble else None,
+            deflated_sharpe=deflated_ratio(self.validation, run.run_id, reported_period(own["period"]))
+            if ensemble
+            else None,
             policies_sha256=run.sha256,
             files=self._files(run, set(seeds)),
             warnings=run.warnings,
@@ -241,14 +243,5 @@ class _CardReader:
 
     def _made_from(self, spec_hash: str) -> str | None:
         parents = self.versions.filter(pl.col("spec_hash") == spec_hash)["parent_hash"]
-        found = self.versions.filter(pl.col("spec_hash").is_in(parents.implode()))["partition_key"]
-        return found[0] if len(found) else None
-
-    def _deflated_ratio(self, run_id: str, period: str) -> float | None:
-        found = self.validation.filter(run_id=run_id, period=period)["deflated_sharpe"]
-        return found[0] if len(found) else None
-
-
-def _reported_period(scores: Sequence[Row]) -> str:
-    """Reported period of a verdict."""
-    return reported_period(pl.Series([row["period"] for row in scores], dtype=pl.String))
+        keys = self.versions.filter(pl.col("spec_hash").is_in(parents.implode()))["partition_key"]
+        return keys[0] if len(keys) else None

@@ -4,13 +4,13 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy
 from nvtrader_pipelines.promotion.decision_log import PromotionRow, read_promotions, read_promotions_of
 from nvtrader_pipelines.promotion.eligibility import sealed_run
 from nvtrader_pipelines.promotion.policy_cards import find_policy
-from nvtrader_pipelines.promotion.promote import Clock, activation_command, evaluate_candidates, label
+from nvtrader_pipelines.promotion.promote import Clock, activation_command, evaluate_candidates
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
@@ -71,22 +71,22 @@ def evaluate_newest(store: Store, by: str, clock: Clock) -> PromotionRound:
     Raises:
         StorageError: as `evaluate_candidates`.
     """
-    found = PromotionRound()
+    promotion_round = PromotionRound()
     rows, candidates = read_promotions(store), []
     for experiment, run_id in newest_runs(store).iter_rows():
         try:
             ref = find_policy(store, run_id)
             sealed_run(store, ref)
         except StorageError as error:
-            found.problems[experiment] = str(error)
+            promotion_round.problems[experiment] = str(error)
             continue
         obstacle = _replacement_message(rows, ref)
         if obstacle:
-            found.problems[experiment] = obstacle
+            promotion_round.problems[experiment] = obstacle
             continue
         candidates.append(ref)
-    found.decisions.extend(evaluate_candidates(store, candidates, by, clock))
-    return found
+    promotion_round.decisions.extend(evaluate_candidates(store, candidates, by, clock))
+    return promotion_round
 
 
 def _replacement_message(decisions: pl.DataFrame, ref: PolicyRef) -> str | None:
@@ -100,7 +100,7 @@ def _replacement_message(decisions: pl.DataFrame, ref: PolicyRef) -> str | None:
     (move,) = moves
     reason = f" ({move['reason']})" if move["reason"] else ""
     return (
-        f"{move['by']} replaced {label(ref)} by {label(PolicyRef(move['run_id'], move['policy']))} on "
+        f"{move['by']} replaced {ref.label} by {PolicyRef(move['run_id'], move['policy']).label} on "
         f"{move['considered_at']:%Y-%m-%d}{reason}, which only a person can undo: `nvtrader policies promote "
         f"{short_id(ref.run_id)}` lets the gate judge it again"
     )

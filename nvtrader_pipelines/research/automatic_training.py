@@ -14,17 +14,19 @@ def select_automatic(store: Store) -> tuple[list[ExperimentSpec], dict[str, str]
 
     A draft becomes an experiment by an edit, or by its first run by hand.
     """
-    found, known = read_unarchived_experiments(store), set(store.ledger.versions()["partition_key"])
-    skipped = {path.name: problem for path, problem in found.problems.items()}
-    drafts = [spec for spec in found.specs if spec.partition_key in found.drafts - known]
+    experiments, known = read_unarchived_experiments(store), set(store.ledger.versions()["partition_key"])
+    skipped = {path.name: problem for path, problem in experiments.problems.items()}
+    drafts = [spec for spec in experiments.specs if spec.partition_key in experiments.drafts - known]
     skipped |= {
         spec.name: f"a draft trains once its file is edited, or by hand: `nvtrader experiments run {spec.name}`"
         for spec in drafts
     }
-    specs = {spec.name: spec for spec in found.specs if spec not in drafts}
+    specs = {spec.name: spec for spec in experiments.specs if spec not in drafts}
     skipped |= {
         name: f"{training.sentence}; use `nvtrader experiments run {name}`"
-        for name, training in {each.experiment: each for each in long_trainings(store, list(specs.values()))}.items()
+        for name, training in {
+            training.experiment: training for training in long_trainings(store, list(specs.values()))
+        }.items()
         if len(judged_policies(store, specs[name])) < len(specs[name].seeds)  # a search's winner has its policies
     }
     return [spec for name, spec in specs.items() if name not in skipped], skipped
@@ -35,7 +37,7 @@ def training_message(store: Store) -> str:
     try:
         specs, skipped = select_automatic(store)
         done = set(store.ledger.runs(with_deleted=True)["partition_key"])
-        new = [spec for spec in specs if not done.issuperset(each.partition_key for each in spec.variants())]
+        new = [spec for spec in specs if not done.issuperset(variant.partition_key for variant in spec.variants())]
         if is_built := has_panel(store):
             skipped |= {spec.name: problem for spec in new if (problem := plan_problem(store, spec))}
     except StorageError as error:

@@ -18,6 +18,7 @@ from nvtrader_pipelines.research.session_store import sealed_experiment
 from nvtrader_pipelines.research.verdict import Outcome
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.read_sources import note_read
 from nvtrader_pipelines.storage.specs import read_experiment, spec_yaml
 from nvtrader_pipelines.storage.store import Store
 
@@ -83,6 +84,7 @@ def judged_policies(store: Store, spec: ExperimentSpec) -> Mapping[FoldSeed, byt
         StorageError: if the experiment beside the files cannot be read.
     """
     folder = store.home.research_policies / spec.name.removesuffix(f"-{WINNER}")
+    note_read(folder)
     path = folder / "experiment.yaml"
     if not path.exists() or read_experiment(path).spec_hash != spec.spec_hash:
         return {}

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from nvtrader_pipelines.evaluation.sharpe.lead import Lead
-from nvtrader_pipelines.research.config_delta import BoundsClip, Snapped
+from nvtrader_pipelines.research.proposal_bounds import BoundsClip, Snapped
 from nvtrader_pipelines.research.verdict import Outcome, Standing
 
 Knobs = dict[str, int | float]
@@ -44,6 +44,7 @@ class TrialJudged(Event):
     spec_hash: str  # of its configuration, see `configuration_hash`
     proposer: str
     reason: str
+    cites_goal: bool = False  # whether the goal of the session decided, by the model that proposed
     proposed: Knobs
     knobs: Knobs  # effective ones, after clips and snaps; empty where infeasible
     clips: tuple[BoundsClip, ...] = ()
@@ -83,6 +84,7 @@ class ModelAsked(ModelEvent):
     proposed: Knobs = Field(default_factory=dict)  # before clips and snaps; empty unless proposed or repeated
     reason: str = ""  # of the model
     expects: float | None = None  # Sharpe ratio on validation that the model expects
+    cites_goal: bool = False  # whether the goal of the session decided
 
 
 class SessionSummarized(ModelEvent):

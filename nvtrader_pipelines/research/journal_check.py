@@ -109,7 +109,7 @@ def _differing(lines: Sequence[Line], base: BaseJudged, read_returns: ReadReturn
 
 
 @dataclass(frozen=True)
-class _Result:
+class _CheckedLine:
     """Figures of a line, and the name of its stored returns."""
 
     name: str
@@ -118,17 +118,17 @@ class _Result:
     lead: Lead | None = None
 
 
-def _results(lines: Sequence[Line]) -> Iterator[tuple[int, _Result]]:
+def _results(lines: Sequence[Line]) -> Iterator[tuple[int, _CheckedLine]]:
     first: dict[int | None, float] = {}
     for number, line in enumerate(lines, start=1):
         if isinstance(line, BaseJudged):
-            yield number, _Result("base", line.sharpes, line.sharpes)
+            yield number, _CheckedLine("base", line.sharpes, line.sharpes)
         elif isinstance(line, TrialJudged) and line.status == "judged" and line.sharpe is not None:
             first[line.trial] = line.sharpe
-            yield number, _Result(returns_name(line.trial), (line.sharpe,), (line.sharpe,), line.lead)
+            yield number, _CheckedLine(returns_name(line.trial), (line.sharpe,), (line.sharpe,), line.lead)
         elif isinstance(line, TrialRerun) and line.sharpes and line.trial in first:
             of_lead = (first[line.trial], *line.sharpes)
-            yield number, _Result(f"{returns_name(line.trial)}-fresh", line.sharpes, of_lead, line.lead)
+            yield number, _CheckedLine(f"{returns_name(line.trial)}-fresh", line.sharpes, of_lead, line.lead)
 
 
 def _are_close(values: Sequence[float], expected: Sequence[float]) -> bool:

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, FiniteFloat, Strict
 
-from nvtrader_pipelines.research.config_delta import ConfigDelta
 from nvtrader_pipelines.research.journal import Knobs
+from nvtrader_pipelines.research.proposal_bounds import ConfigDelta
 from nvtrader_pipelines.research.space import SearchSpace
 
 MAX_REASON, MAX_PARAGRAPH = 300, 2000  # characters
@@ -35,6 +35,7 @@ class ProposalAnswer(BaseModel):
     changes: dict[str, Number | None]  # by knob; those left out or null keep the base's value
     reason: Annotated[str, Strict(), AfterValidator(_reason)]  # one sentence
     expects: Number | None = None  # Sharpe ratio on validation
+    cites_goal: Annotated[bool, Strict()] = False  # whether the goal decided
 
 
 class SummaryAnswer(BaseModel):
@@ -51,7 +52,7 @@ def proposal_schema(space: SearchSpace) -> dict[str, Any]:
     number = {"type": ["number", "null"]}
     knobs = {knob.name: number for knob in space.knobs}
     changes = {"type": "object", "properties": knobs, "required": list(knobs), "additionalProperties": False}
-    fields = {"changes": changes, "reason": {"type": "string"}, "expects": number}
+    fields = {"changes": changes, "reason": {"type": "string"}, "expects": number, "cites_goal": {"type": "boolean"}}
     return {"type": "object", "properties": fields, "required": list(fields), "additionalProperties": False}
 
 

@@ -11,7 +11,6 @@ from nvtrader_pipelines.llm.calls import Budget, Call, Request
 from nvtrader_pipelines.llm.client import Asked, LlmClient
 from nvtrader_pipelines.llm.endpoint import Endpoint
 from nvtrader_pipelines.llm.prompts import read_prompt
-from nvtrader_pipelines.research.config_delta import DeltaRefused
 from nvtrader_pipelines.research.journal import (
     CALL_FIELDS,
     BaseJudged,
@@ -28,6 +27,7 @@ from nvtrader_pipelines.research.model_answers import (
     proposal_schema,
     take_answer,
 )
+from nvtrader_pipelines.research.proposal_bounds import DeltaRefused
 from nvtrader_pipelines.research.proposers import LlmProposer
 from nvtrader_pipelines.research.search_notes import search_notes
 from nvtrader_pipelines.research.session_spec import SessionSpec
@@ -44,16 +44,21 @@ MIN_SECONDS = 0.01  # of a call
 Document = TypeVar("Document", bound=BaseModel)
 
 
+def open_model(home: Home) -> tuple[LlmClient | None, str]:
+    """Client of the home's language model, or None and why there is none: no session needs it."""
+    try:
+        client = open_client(home)
+    except StorageError as error:
+        return None, str(error)
+    return client, "" if client else NO_ENDPOINT
+
+
 class ModelTurns:
     """Turns of a model, whose failures are lines of the journal and never stop the session."""
 
     def __init__(self, home: Home, spec: SessionSpec, space: SearchSpace, study: Study) -> None:
         self._spec, self._space, self._study = spec, space, study
-        self._client, self._problem = None, NO_ENDPOINT
-        try:
-            self._client = open_client(home)
-        except StorageError as error:  # no session needs a model
-            self._problem = str(error)
+        self._client, self._problem = open_model(home)
 
     def propose(
         self,
@@ -114,6 +119,7 @@ class ModelTurns:
             proposed=proposed,
             reason=answer.reason if answer else "",
             expects=answer.expects if answer else None,
+            cites_goal=answer.cites_goal if answer else False,
             message=message,
             **_facts_of(asked.call),
         )

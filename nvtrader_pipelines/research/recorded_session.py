@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from nvtrader_pipelines.components.explanation import explain
+from nvtrader_pipelines.evaluation.sharpe.lead import Lead
 from nvtrader_pipelines.research.journal import (
     BaseJudged,
     Knobs,
@@ -15,6 +16,7 @@ from nvtrader_pipelines.research.journal import (
     SessionClosed,
     TrialJudged,
     TrialRerun,
+    changed_values,
     n_changes,
     read_line,
 )
@@ -23,10 +25,12 @@ from nvtrader_pipelines.research.session_spec import Session
 from nvtrader_pipelines.research.verdict import Reruns, SearchBase, SearchState, SearchTrial, Standing
 from nvtrader_pipelines.storage.errors import ConflictError, DamagedFileError, StorageError
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.read_sources import note_read
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
 
 WINNER, BEST = "winner", "best"  # ends of the names of experiments that are handed on
+LEVEL = 0.025  # of each side of an interval
 REMEDY = "restore the session's folder from a backup, or delete it"
 
 
@@ -40,6 +44,52 @@ class RecordedSession:
     has_torn_line: bool  # whether the journal ends in an incomplete line, which is left out
 
 
+@dataclass(frozen=True)
+class TrialView:
+    """Trial of a session with the results of all its seeds so far."""
+
+    number: int  # in the session, from 1
+    line: TrialJudged  # of the first seed
+    rerun: TrialRerun | None
+    base: BaseJudged
+    trial: SearchTrial
+    after: SearchState  # after the first seed
+    is_best: bool  # at the end of the journal
+
+    @property
+    def lead(self) -> Lead | None:
+        """Lead over the base; None if a seed has no result."""
+        return self.trial.current_lead
+
+    @property
+    def sharpe(self) -> float | None:
+        """Annual net Sharpe ratio on validation; of the first seed where a fresh one has no result."""
+        return self.after.sharpe_of(self.trial) if self.lead else self.line.sharpe
+
+    @property
+    def lead_interval(self) -> tuple[float, float] | tuple[None, None]:
+        """95 % interval of the lead."""
+        return self.lead.interval(LEVEL) if self.lead else (None, None)
+
+    @property
+    def sharpe_interval(self) -> tuple[float, float] | tuple[None, None]:
+        """95 % interval of the lead, as Sharpe ratios."""
+        if self.lead is None:
+            return None, None
+        low, high = self.lead.interval(LEVEL)
+        return self.after.base.sharpe + low, self.after.base.sharpe + high
+
+    @property
+    def knobs(self) -> Knobs:
+        """Effective knobs; those proposed where infeasible."""
+        return self.line.knobs or self.line.proposed
+
+    @property
+    def changed(self) -> Knobs:
+        """Knobs that differ from the base's, with their values."""
+        return changed_values(self.knobs, self.base.knobs)
+
+
 def read_session(folder: SessionFolder) -> RecordedSession:
     """Read the settings and the journal of a session.
 
@@ -47,6 +97,7 @@ def read_session(folder: SessionFolder) -> RecordedSession:
         StorageError: if there is no such session, or its settings or a complete line of its journal cannot be read, or
             the lines are not as a session wrote them.
     """
+    note_read(folder.settings)
     try:
         session = Session.model_validate_json(folder.settings.read_bytes())
     except FileNotFoundError:
@@ -74,6 +125,7 @@ def is_closed(lines: Sequence[Line]) -> bool:
 
 def handed_on(home: Home, session_id: str) -> Path | None:
     """File of the experiment that a session has handed on to trading; None if there is none."""
+    note_read(home.experiments)
     paths = (home.experiments / f"{session_id}-{kind}.yaml" for kind in (WINNER, BEST))
     return next((path for path in paths if path.exists()), None)
 
@@ -145,3 +197,23 @@ def recorded_state(lines: Iterable[Line]) -> SearchState | None:
     """State at the end of a journal; None before the base is judged."""
     last = deque(recorded_states(lines), maxlen=1)
     return last[0][1] if last else None
+
+
+def trial_views(lines: Iterable[Line]) -> list[TrialView]:
+    """Trials of a journal in order, without known proposals."""
+    states = list(recorded_states(lines))
+    reruns = {line.trial: line for line, _ in states if isinstance(line, TrialRerun)}
+    judged = [(line, state) for line, state in states if isinstance(line, TrialJudged) and line.status != "known"]
+    if not judged:
+        return []
+    base, last = next(line for line, _ in states if isinstance(line, BaseJudged)), states[-1][1]
+    best = last.best
+    return [
+        TrialView(number, line, reruns.get(number), base, trial, after, is_best=trial is best)
+        for number, ((line, after), trial) in enumerate(zip(judged, last.trials.values(), strict=True), start=1)
+    ]
+
+
+def best_view(trials: Iterable[TrialView]) -> TrialView | None:
+    """Best trial; None without a result."""
+    return next((trial for trial in trials if trial.is_best), None)

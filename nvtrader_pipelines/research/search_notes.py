@@ -7,7 +7,6 @@ from math import log
 from typing import Annotated
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from nvtrader_pipelines.research.journal import (
@@ -21,10 +20,10 @@ from nvtrader_pipelines.research.journal import (
 )
 from nvtrader_pipelines.research.knobs import Knob
 from nvtrader_pipelines.research.proposers import spaced_values
-from nvtrader_pipelines.research.recorded_session import recorded_state
+from nvtrader_pipelines.research.recorded_session import TrialView, best_view, recorded_state, trial_views
 from nvtrader_pipelines.research.sentences import format_rerun
 from nvtrader_pipelines.research.study import Outlook
-from nvtrader_pipelines.research.verdict import SearchState, Standing
+from nvtrader_pipelines.research.verdict import Standing
 
 N_RECENT, N_BEST, N_NEAR_MISSES, N_ANSWERS, N_REASONS = 20, 5, 5, 10, 5  # entries, at most
 N_RANGES = 3  # equal parts of a knob's bounds
@@ -126,10 +125,10 @@ def search_notes(
     state = recorded_state(lines)
     if base is None or state is None:
         raise ValueError("notes on a search need the result of its base")
-    rows = [line for line in lines if isinstance(line, TrialJudged) and line.status != "known"]
-    trials = _trial_notes(knobs, base.knobs, rows, state)
-    scored = sorted((trial for trial in trials if trial.t is not None), key=lambda trial: -(trial.t or 0.0))
-    reasons = Counter(row.message for row in rows if row.status in ("infeasible", "failed"))
+    trials = trial_views(lines)
+    notes = _trial_notes(knobs, base.knobs, trials)
+    scored = sorted((note for note in notes if note.t is not None), key=lambda note: -(note.t or 0.0))
+    reasons = Counter(trial.line.message for trial in trials if trial.line.status in ("infeasible", "failed"))
     return SearchNotes(
         goal=goal,
         base_sharpe=state.base.sharpe,
@@ -144,44 +143,32 @@ def search_notes(
             )
             for knob in knobs
         ),
-        recent=tuple(trials[-N_RECENT:]),
+        recent=tuple(notes[-N_RECENT:]),
         best=tuple(scored[:N_BEST]),
-        near_misses=tuple(_near_misses(base.knobs, rows, lines)),
-        dead_ends=tuple(end for knob in knobs for end in _dead_ends(knob, rows, state)),
+        near_misses=tuple(_near_misses(trials, lines)),
+        dead_ends=tuple(end for knob in knobs for end in _dead_ends(knob, trials)),
         without_result=dict(reasons.most_common(N_REASONS)),
-        n_trials_since_best=_plateau(state),
+        n_trials_since_best=_plateau(trials),
         optimizer=OptimizerNote(proposal=proposed, center=outlook.center, spread=outlook.spread),
         answers=tuple(_answers(base.knobs, lines)),
     )
 
 
-def _trial_notes(
-    knobs: Sequence[Knob], base: Knobs, rows: Sequence[TrialJudged], state: SearchState
-) -> list[TrialNote]:
-    places = np.array([_places(knobs, values) for values in (base, *map(_values, rows))])
-    notes = []
-    for i, row in enumerate(rows, start=1):
-        lead = state.trials[row.spec_hash].current_lead
-        note = TrialNote(
+def _trial_notes(knobs: Sequence[Knob], base: Knobs, trials: Sequence[TrialView]) -> list[TrialNote]:
+    settings = (base, *(trial.knobs for trial in trials))
+    places = np.array([[_place(knob, values[knob.name]) for knob in knobs] for values in settings])
+    return [
+        TrialNote(
             trial=i,
-            status=row.status,
-            changed=changed_values(_values(row), base),
-            sharpe=state.base.sharpe + lead.difference if lead else row.sharpe,
-            lead=lead and lead.difference,
-            t=lead and lead.t,
+            status=trial.line.status,
+            changed=trial.changed,
+            sharpe=trial.sharpe,
+            lead=trial.lead and trial.lead.difference,
+            t=trial.lead and trial.lead.t,
             novelty=float(np.sqrt(((places[:i] - places[i]) ** 2).mean(axis=1)).min()),
         )
-        notes.append(note)
-    return notes
-
-
-def _values(row: TrialJudged) -> Knobs:
-    return row.knobs or row.proposed
-
-
-def _places(knobs: Sequence[Knob], values: Knobs) -> NDArray[np.float64]:
-    """Places (n_knobs,) of values between the bounds, from 0 to 1."""
-    return np.array([_place(knob, values[knob.name]) for knob in knobs])
+        for i, trial in enumerate(trials, start=1)
+    ]
 
 
 def _place(knob: Knob, value: float) -> float:
@@ -191,13 +178,12 @@ def _place(knob: Knob, value: float) -> float:
     return (value - knob.low) / (knob.high - knob.low)
 
 
-def _near_misses(base: Knobs, rows: Sequence[TrialJudged], lines: Sequence[Line]) -> list[NearMiss]:
-    values = {row.spec_hash: _values(row) for row in rows}
+def _near_misses(trials: Sequence[TrialView], lines: Sequence[Line]) -> list[NearMiss]:
     reruns = [line for line in lines if isinstance(line, TrialRerun) and line.standing != Standing.KEPT]
     return [
         NearMiss(
             trial=rerun.trial,
-            changed=changed_values(values[rerun.spec_hash], base),
+            changed=trials[rerun.trial - 1].changed,
             standing=rerun.standing,
             why=format_rerun(rerun),
         )
@@ -205,15 +191,14 @@ def _near_misses(base: Knobs, rows: Sequence[TrialJudged], lines: Sequence[Line]
     ]
 
 
-def _dead_ends(knob: Knob, rows: Sequence[TrialJudged], state: SearchState) -> list[DeadEnd]:
+def _dead_ends(knob: Knob, trials: Sequence[TrialView]) -> list[DeadEnd]:
     """Ranges of a knob with three trials or more that ran, none of which leads the base."""
     n_trials, has_lead = [0] * N_RANGES, [False] * N_RANGES
-    for row in rows:
-        if row.status in ("judged", "pruned"):
-            lead = state.trials[row.spec_hash].current_lead
-            part = min(int(_place(knob, row.knobs[knob.name]) * N_RANGES), N_RANGES - 1)
+    for trial in trials:
+        if trial.line.status in ("judged", "pruned"):
+            part = min(int(_place(knob, trial.knobs[knob.name]) * N_RANGES), N_RANGES - 1)
             n_trials[part] += 1
-            has_lead[part] |= lead is not None and lead.difference > 0.0
+            has_lead[part] |= trial.lead is not None and trial.lead.difference > 0.0
     edges = itertools.pairwise(spaced_values(knob, N_RANGES + 1))
     return [
         DeadEnd(knob=knob.name, low=low, high=high, n_trials=n)
@@ -222,11 +207,9 @@ def _dead_ends(knob: Knob, rows: Sequence[TrialJudged], state: SearchState) -> l
     ]
 
 
-def _plateau(state: SearchState) -> int | None:
-    if state.best is None:
-        return None
-    n_since = len(state.trials) - 1 - list(state.trials).index(state.best.key)
-    return n_since if n_since >= PLATEAU else None
+def _plateau(trials: Sequence[TrialView]) -> int | None:
+    best = best_view(trials)
+    return len(trials) - best.number if best and len(trials) - best.number >= PLATEAU else None
 
 
 def _answers(base: Knobs, lines: Sequence[Line]) -> list[AnswerNote]:

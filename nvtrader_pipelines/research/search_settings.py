@@ -8,8 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.components.marks import Flags
-from nvtrader_pipelines.components.text import Symbols
+from nvtrader_pipelines.components.text import Flags, Symbols
 from nvtrader_pipelines.research.knobs import SearchMode
 
 BUDGET = 20  # trials
@@ -45,6 +44,14 @@ class LaunchSettings(Component):
     seed: Annotated[int, Field(ge=0, lt=2**31, description="Random seed of the proposals; default: 1.")] = 1
     workers: Annotated[int, Field(ge=1, le=MAX_WORKERS, description="Processes; default: 2.")] = 2
     source: Annotated[str, Field(max_length=32, description="Source of prices in data/market.yaml.")] = "sample"
+    proposer: Annotated[
+        str | None,
+        Field(
+            max_length=2000,
+            description="optuna, cma_es, random, grid, llm, or its settings as YAML; default: llm where an endpoint of "
+            "a language model is configured, else optuna.",
+        ),
+    ] = None
 
 
 class SearchSettings(LaunchSettings):
@@ -58,9 +65,6 @@ class SearchSettings(LaunchSettings):
     )
     bounds: Annotated[
         Path | None, Field(description="YAML file of knobs, as for `nvtrader research space`."), Flags(("--space",))
-    ] = None
-    proposer: Annotated[
-        str | None, Field(description="optuna, cma_es, random, grid, llm, or its settings as YAML.")
     ] = None
     validation_from: Annotated[date | None, Field(description="First day on which trials are compared.")] = None
     sealed_from: Annotated[date | None, Field(description="First day that no trial sees.")] = None

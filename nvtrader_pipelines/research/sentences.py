@@ -29,14 +29,12 @@ def format_progress(state: SearchState) -> str:
     best, n_trials = state.best, _tries(len(state.trials))
     if best is None or best.current_lead is None:
         return f"{n_trials}, none with a result. Nothing found yet."
-    lead = best.current_lead
-    sharpe = format_sharpe(state.base.sharpe + lead.difference)
-    side = "below" if lead.difference < 0.0 else "above"
+    lead = best.current_lead.difference
     sentence = (
-        f"Best of {n_trials}: trial {_number(state, best.key)}, Sharpe {sharpe}, "
-        f"{format_sharpe(abs(lead.difference))} {side} the base"
+        f"Best of {n_trials}: trial {_number(state, best.key)}, Sharpe {format_sharpe(state.sharpe_of(best))}, "
+        f"{format_sharpe(abs(lead))} {'below' if lead < 0.0 else 'above'} the base"
     )
-    luck = format_sharpe(state.bar * lead.standard_error)
+    luck = format_sharpe(state.luck_lead)
     if state.is_above_luck:
         return f"{sentence} (luck bar {luck}), the same with 3 seeds."
     return f"{sentence}. Luck alone reaches {luck} after {_tries(state.n_configurations)}. Nothing found yet."
@@ -44,8 +42,7 @@ def format_progress(state: SearchState) -> str:
 
 def format_nothing_found(state: SearchState, n_sealed_looks: int) -> str:
     """State that no trial is above luck, and the number of looks at the sealed window so far."""
-    best = state.best
-    luck = f" ({format_sharpe(state.bar * best.current_lead.standard_error)})" if best and best.current_lead else ""
+    luck = "" if state.luck_lead is None else f" ({format_sharpe(state.luck_lead)})"
     return (
         f"{_tries(len(state.trials))}, none above what luck reaches{luck}. "
         f"No look at the sealed window was spent: {n_sealed_looks} so far."
@@ -91,8 +88,10 @@ def format_unjudged_look(number: int, missing: str, look: int) -> str:
     )
 
 
-def format_sharpe(value: float) -> str:
-    """Format a Sharpe ratio with two digits and without a leading 0."""
+def format_sharpe(value: float | None) -> str:
+    """Format a Sharpe ratio with two digits and without a leading 0; empty without one."""
+    if value is None:
+        return ""
     digits = f"{abs(value):.2f}"
     minus = "\N{MINUS SIGN}" if value < 0.0 and float(digits) else ""
     return minus + digits.removeprefix("0")

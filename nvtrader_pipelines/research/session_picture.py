@@ -43,20 +43,10 @@ def search_points(lines: Iterable[Line]) -> list[SearchPoint]:
     return [
         SearchPoint(
             number,
-            _sharpe(state, trial.current_lead.difference) if trial.current_lead else None,
+            state.sharpe_of(trial),
             is_kept=trial.standing == Standing.KEPT,
-            luck=_luck(state),
-            kept=_sharpe(state, state.kept.current_lead.difference) if state.kept and state.kept.current_lead else None,
+            luck=state.luck_sharpe,
+            kept=state.sharpe_of(state.kept),
         )
         for number, (trial, state) in enumerate(zip(trials, after, strict=True), start=1)
     ]
-
-
-def _sharpe(state: SearchState, lead: float) -> float:
-    return state.base.sharpe + lead
-
-
-def _luck(state: SearchState) -> float | None:
-    """Sharpe ratio that luck alone reaches, by the error of the best trial."""
-    best = state.best
-    return _sharpe(state, state.bar * best.current_lead.standard_error) if best and best.current_lead else None

@@ -32,7 +32,8 @@ class SessionProgress:
             return f"{done}{again}: {figure}{line.message or line.standing}. {self.best}"
         if isinstance(line, ModelAsked):
             if line.outcome == "proposed":
-                return f"the model makes proposal {line.proposal}: {line.reason}"
+                goal = f" for the goal {self.spec.goal!r}" if line.cites_goal else ""
+                return f"the model makes proposal {line.proposal}{goal}: {line.reason}"
             return f"the model leaves proposal {line.proposal} to the optimizer ({line.outcome}): {line.message}"
         if isinstance(line, SessionSummarized):
             return f"the model writes: {line.paragraph}" if line.paragraph else f"no summary: {line.message}"

@@ -10,17 +10,15 @@ from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.evaluation.sharpe.lead import Lead
 from nvtrader_pipelines.research.journal import (
     BaseJudged,
-    Knobs,
     Line,
     LookOpened,
     SessionClosed,
     SessionSummarized,
     TrialJudged,
     TrialRerun,
-    changed_values,
 )
 from nvtrader_pipelines.research.proposers import LlmProposer, Proposer
-from nvtrader_pipelines.research.recorded_session import recorded_state
+from nvtrader_pipelines.research.recorded_session import TrialView, recorded_state, trial_views
 from nvtrader_pipelines.research.sentences import format_progress, format_rerun, format_sharpe, format_trials
 from nvtrader_pipelines.research.session_spec import FIRST_SEED, Session, is_random
 from nvtrader_pipelines.research.verdict import (
@@ -57,23 +55,13 @@ _PRUNING = (
 
 
 @dataclass(frozen=True)
-class _Scored:
-    """Trial with a result, over all its seeds so far."""
-
-    number: int
-    key: str
-    knobs: Knobs
-    lead: Lead
-    standing: Standing
-
-
-@dataclass(frozen=True)
 class _Course:
     """Lines of a journal from the base on, by kind."""
 
     session: Session
     base: BaseJudged
     proposals: tuple[TrialJudged, ...]
+    trials: list[TrialView]
     reruns: tuple[TrialRerun, ...]
     look: LookOpened | None
     summary: SessionSummarized | None
@@ -81,21 +69,16 @@ class _Course:
     state: SearchState
 
     @cached_property
-    def ranked(self) -> list[_Scored]:
-        """Trials with a result, highest t first."""
-        knobs = {line.spec_hash: line.knobs for line in self.proposals if line.status != "known"}
-        scored = [
-            _Scored(number, trial.key, knobs[trial.key], trial.current_lead, trial.standing)
-            for number, trial in enumerate(self.state.trials.values(), start=1)
-            if trial.current_lead
-        ]
-        return sorted(scored, key=lambda trial: -trial.lead.t)
+    def ranked(self) -> list[tuple[TrialView, Lead]]:
+        """Trials with a result, and their leads, highest t first."""
+        scored = [(trial, trial.lead) for trial in self.trials if trial.lead]
+        return sorted(scored, key=lambda pair: -pair[1].t)
 
 
 def write_report(folder: SessionFolder, session: Session, lines: Sequence[Line], *, is_running: bool = False) -> None:
     """Write the report of a session, and its picture once the base is judged."""
     from nvtrader_pipelines.research.session_picture import draw_session  # slow to import
-    from nvtrader_pipelines.storage.picture_files import write_picture
+    from nvtrader_pipelines.storage.files import write_picture
 
     if recorded_state(lines):
         write_picture(folder.picture, draw_session(session, lines))
@@ -126,11 +109,6 @@ def session_report(session: Session, lines: Sequence[Line], *, is_running: bool 
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def format_changes(knobs: Knobs, base: Knobs) -> str:
-    """Format the changed knobs with the value of the base and the own one."""
-    return ", ".join(f"{name} {base[name]:.4g} → {knobs[name]:.4g}" for name in changed_values(knobs, base))
-
-
 def escape_markdown(text: str) -> str:
     """Return text of a person or a model such that no character of it is markup."""
     return _SPECIAL.sub(r"\\\1", text)
@@ -147,6 +125,7 @@ def _course(session: Session, lines: Iterable[Line]) -> _Course | None:
         session,
         base,
         tuple(line for line in journal if isinstance(line, TrialJudged)),
+        trial_views(journal),
         tuple(line for line in journal if isinstance(line, TrialRerun)),
         next((line for line in journal if isinstance(line, LookOpened)), None),
         next((line for line in reversed(journal) if isinstance(line, SessionSummarized)), None),
@@ -229,15 +208,15 @@ def _best(course: _Course) -> str:
     if not best:
         return ""
     base = course.base.knobs
-    changed = [name for name in base if any(trial.knobs[name] != base[name] for trial in best)]
+    changed = [name for name in base if any(name in trial.changed for trial, _ in best)]
     rows = [
-        ["", "base", *(f"trial {trial.number}" for trial in best)],
+        ["", "base", *(f"trial {trial.number}" for trial, _ in best)],
         ["---", *["---:"] * (len(best) + 1)],
-        ["Sharpe ratio", *(format_sharpe(course.state.base.sharpe + lead) for lead in (0.0, *_leads(best)))],
-        ["lead", "", *map(format_sharpe, _leads(best))],
-        ["t", "", *(format_sharpe(trial.lead.t) for trial in best)],
-        ["standing", "", *(_standing(course, trial) for trial in best)],
-        *([escape_markdown(name), f"{base[name]:.4g}", *_values(best, name, base[name])] for name in changed),
+        ["Sharpe ratio", *map(format_sharpe, (course.state.base.sharpe, *(trial.sharpe for trial, _ in best)))],
+        ["lead", "", *(format_sharpe(lead.difference) for _, lead in best)],
+        ["t", "", *(format_sharpe(lead.t) for _, lead in best)],
+        ["standing", "", *(_standing(course, trial) for trial, _ in best)],
+        *([escape_markdown(name), f"{base[name]:.4g}", *_values(best, name)] for name in changed),
     ]
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
     return (
@@ -246,19 +225,15 @@ def _best(course: _Course) -> str:
     )
 
 
-def _leads(trials: Sequence[_Scored]) -> list[float]:
-    return [trial.lead.difference for trial in trials]
+def _values(best: Sequence[tuple[TrialView, Lead]], name: str) -> list[str]:
+    return [f"{trial.changed[name]:.4g}" if name in trial.changed else "=" for trial, _ in best]
 
 
-def _values(trials: Sequence[_Scored], name: str, base: float) -> list[str]:
-    return ["=" if trial.knobs[name] == base else f"{trial.knobs[name]:.4g}" for trial in trials]
-
-
-def _standing(course: _Course, trial: _Scored) -> str:
-    kept = course.state.kept
-    if trial.standing == Standing.KEPT and kept and kept.key != trial.key:
+def _standing(course: _Course, trial: TrialView) -> str:
+    standing = trial.trial.standing
+    if standing == Standing.KEPT and trial.trial != course.state.kept:
         return "kept earlier"
-    return "waits for reruns" if trial.standing == Standing.RERUN else trial.standing
+    return "waits for reruns" if standing == Standing.RERUN else standing
 
 
 def _kept(course: _Course) -> str:
@@ -272,14 +247,14 @@ def _kept(course: _Course) -> str:
 
 
 def _rerun_line(course: _Course, rerun: TrialRerun) -> str:
-    text, lead = escape_markdown(format_rerun(rerun)), rerun.lead
-    if lead:
-        sharpe = format_sharpe(course.state.base.sharpe + lead.difference)
+    text, trial = escape_markdown(format_rerun(rerun)), course.trials[rerun.trial - 1]
+    if lead := rerun.lead:
+        sharpe = format_sharpe(trial.sharpe)
         text = f"Sharpe ratio {sharpe} over 3 seeds, t {format_sharpe(lead.t)} (luck bar {rerun.bar:.2f}); {text}"
-    trial = next(line for line in course.proposals if line.trial == rerun.trial and line.status != "known")
     standing = "" if rerun.standing == Standing.KEPT else f" {rerun.standing.capitalize()}."
-    is_of_model = trial.proposer == kind_of(LlmProposer)
-    reason = f" Reason of the model: {escape_markdown(trial.reason)}" if is_of_model else ""
+    is_of_model = trial.line.proposer == kind_of(LlmProposer)
+    of_goal = ", for the goal" if trial.line.cites_goal else ""
+    reason = f" Reason of the model{of_goal}: {escape_markdown(trial.line.reason)}" if is_of_model else ""
     return f"- Trial {rerun.trial}: {text}.{standing}{reason}"
 
 
@@ -289,12 +264,12 @@ def _near_misses(course: _Course) -> str:
 
 
 def _dead_ends(course: _Course) -> str:
-    worst = [trial for trial in reversed(course.ranked[N_SHOWN:]) if trial.lead.difference < 0.0][:N_SHOWN]
-    lines = [
-        f"- Trial {trial.number} (lead {format_sharpe(trial.lead.difference)}, t {format_sharpe(trial.lead.t)}): "
-        f"{escape_markdown(format_changes(trial.knobs, course.base.knobs))}"
-        for trial in worst
-    ]
+    base, behind = course.base.knobs, [pair for pair in course.ranked[N_SHOWN:] if pair[1].difference < 0.0]
+    lines = []
+    for trial, lead in behind[: -N_SHOWN - 1 : -1]:
+        changes = ", ".join(f"{name} {base[name]:.4g} → {value:.4g}" for name, value in trial.changed.items())
+        figures = f"lead {format_sharpe(lead.difference)}, t {format_sharpe(lead.t)}"
+        lines.append(f"- Trial {trial.number} ({figures}): {escape_markdown(changes)}")
     reasons = Counter(line.message for line in course.proposals if line.status in ("infeasible", "failed"))
     lines += [f"- {n} without a result: {escape_markdown(reason)}" for reason, n in reasons.most_common(N_SHOWN)]
     return "\n".join(["## Dead ends", "", *lines]) if lines else ""
@@ -311,7 +286,7 @@ def _meaning(course: _Course) -> str:
             "five, by the error on validation."
         )
     elif course.ranked:
-        smallest = smallest_visible_lead(course.ranked[0].lead, course.session.n_sealed, look=1)
+        smallest = smallest_visible_lead(course.ranked[0][1], course.session.n_sealed, look=1)
         lines.append(
             f"This session has spent no look at the sealed window. A first look confirms a true lead of "
             f"{format_sharpe(smallest)} four times in five, by the error on validation."

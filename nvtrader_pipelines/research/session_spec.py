@@ -13,7 +13,6 @@ from nvtrader_pipelines.evaluation.sharpe.lead import BLOCK_SIZE
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, Seed
 from nvtrader_pipelines.market.panel import MarketPanel, Window
-from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.portfolio.cufolio import CufolioProgram
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.proposers import OptunaProposer, Proposer
@@ -143,7 +142,7 @@ class SearchWindows:
 
 def is_random(spec: ExperimentSpec) -> bool:
     """Whether its account depends on a seed: it learns, or draws scenarios for cuFOLIO."""
-    return isinstance(spec.agent, Learner) or spec != with_scenario_seed(spec, 1)
+    return not spec.agent.is_classical or spec != with_scenario_seed(spec, 1)
 
 
 def with_scenario_seed(spec: ExperimentSpec, seed: int) -> ExperimentSpec:

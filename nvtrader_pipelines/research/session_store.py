@@ -14,14 +14,14 @@ from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.look_ahead import cut_after
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
-from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.baselines import Cufolio
 from nvtrader_pipelines.portfolio.pipeline.allocators import PolicyAction
 from nvtrader_pipelines.portfolio.pipeline.cufolio_allocator import CufolioAllocator
 from nvtrader_pipelines.research.journal import TrialJudged
 from nvtrader_pipelines.research.knobs import SearchMode
+from nvtrader_pipelines.research.model_turns import NO_ENDPOINT, open_model
 from nvtrader_pipelines.research.recorded_session import RecordedSession, read_session
-from nvtrader_pipelines.research.search_settings import TIMESTEPS, LaunchSettings
+from nvtrader_pipelines.research.search_settings import BUDGET, TIMESTEPS, LaunchSettings
 from nvtrader_pipelines.research.session_spec import (
     BASE_SEEDS,
     SearchWindows,
@@ -33,9 +33,9 @@ from nvtrader_pipelines.research.session_spec import (
 from nvtrader_pipelines.research.space import base_experiment, configuration_hash, deciding_parts
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
-from nvtrader_pipelines.storage.documents import validate_document
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.documents import parse_document, validate_document
 from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
 
@@ -55,15 +55,12 @@ def session_base(
 ) -> ExperimentSpec:
     """Return the base of a session: an experiment or the mode's own, on chosen names and steps.
 
+    Steps are not used where the agent does not train, see `unused_note`.
+
     Raises:
-        StorageError: if a value is not valid, or steps are chosen for an agent that does not train.
+        StorageError: if a value is not valid.
     """
     base = like or base_experiment(eval_mode)
-    if total_timesteps is not None and not isinstance(base.agent, Learner):
-        raise StorageError(
-            f"total_timesteps needs a base with an agent that trains, but the agent of {base.name} is "
-            f"{base.agent.kind}; leave it out, or choose another mode or experiment"
-        )
     document = base.model_dump(mode="json")
     if source is not None:
         document["market"]["source"] = source
@@ -71,20 +68,45 @@ def session_base(
             del document["report_from"]  # its default follows from the source
     if symbols is not None:
         document["market"]["symbols"] = list(symbols)
-    if isinstance(base.agent, Learner) and (total_timesteps is not None or like is None):
+    if not base.agent.is_classical and (total_timesteps is not None or like is None):
         document["agent"]["total_timesteps"] = TIMESTEPS if total_timesteps is None else total_timesteps
     return validate_document(document, ExperimentSpec, "the options are not valid")
 
 
-def launched_options(settings: LaunchSettings) -> dict[str, Any]:
-    """Options of `plan_session` for Dagster: no symbols are all, and a mode without training has no steps.
+def unused_note(eval_mode: SearchMode, like: ExperimentSpec | None = None) -> str:
+    """Note that the training steps of a session are not used; empty where its agent trains."""
+    agent = (like or base_experiment(eval_mode)).agent
+    return f"total_timesteps is not used: the agent {agent.kind} does not train" if agent.is_classical else ""
+
+
+def launched_options(home: Home, settings: LaunchSettings) -> dict[str, Any]:
+    """Options of `plan_session` for Dagster, null where its defaults hold; no symbols are all.
 
     Raises:
         StorageError: if a value is not valid.
     """
-    timesteps = None if settings.eval_mode is SearchMode.CUFOLIO_ONLY else settings.total_timesteps
-    base = session_base(settings.eval_mode, None, settings.source, settings.symbols or None, timesteps)
-    return {"base": base, **settings.model_dump(exclude={"source", "symbols", "total_timesteps"})}
+    base = session_base(settings.eval_mode, None, settings.source, settings.symbols or None, settings.total_timesteps)
+    proposer = settings.proposer and choose_proposer(home, settings.proposer, settings.budget)
+    options = settings.model_dump(exclude={"source", "symbols", "total_timesteps", "proposer"})
+    return {"base": base, "proposer": proposer, **options}
+
+
+def choose_proposer(home: Home, text: str, budget: int | None) -> dict[str, Any]:
+    """Settings of the proposer that a text names, or holds as YAML.
+
+    By default it is the language model where an endpoint is configured, else Optuna. Unless the settings say when, the
+    model begins after a quarter of the budget, at most 10 proposals.
+
+    Raises:
+        StorageError: if the text is no document.
+    """
+    if ":" in text:
+        settings = parse_document(text.encode(), "the proposer")
+    else:
+        _, problem = open_model(home)  # with a problem of its own it is not asked, and the journal says why
+        settings = {"kind": text or ("optuna" if problem == NO_ENDPOINT else "llm")}
+    warmup = {"n_warmup_trials": min(10, budget // 4)} if settings.get("kind") == "llm" and budget else {}
+    return {**warmup, **settings}
 
 
 def create_session(store: Store, base: ExperimentSpec, session_id: str | None = None, **options: Any) -> Session:
@@ -114,6 +136,9 @@ def plan_session(store: Store, base: ExperimentSpec, session_id: str | None = No
     validation_from, sealed_from = default_windows(panel, base.report_from, options.pop("sealed_from", None))
     content = {"base": base.model_dump(mode="json"), "validation_from": validation_from, "sealed_from": sealed_from}
     given = {name: value for name, value in options.items() if value is not None}
+    if isinstance(proposer := given.get("proposer", ""), str):
+        budget = given.get("budget", None if "max_seconds" in given else BUDGET)
+        given["proposer"] = choose_proposer(store.home, proposer, budget)
     spec = validate_document({**content, **given}, SessionSpec, "the options are not valid")
     require_workers(spec.workers)
     windows = spec.windows(panel)
@@ -161,7 +186,7 @@ def sealed_experiment(spec: ExperimentSpec, symbols: Sequence[str], sealed_from:
         "name": name,
         "splitter": {"kind": "holdout", "test_first": sealed_from, "purge_size": spec.splitter.purge_size},
         "design": {"kind": "walk_forward"},
-        "seeds": list(BASE_SEEDS) if isinstance(spec.agent, Learner) else [0],
+        "seeds": [0] if spec.agent.is_classical else list(BASE_SEEDS),
         "report_from": sealed_from,  # as the base of another search, it has the same seal
     }
     document["market"]["symbols"] = list(symbols)

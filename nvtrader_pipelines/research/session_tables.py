@@ -6,32 +6,34 @@ from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
+import polars as pl
+
 from nvtrader_pipelines.llm.calls import Call
 from nvtrader_pipelines.research.journal import (
     CALL_FIELDS,
-    BaseJudged,
     Line,
     ModelEvent,
     SessionClosed,
     TrialJudged,
-    TrialRerun,
+    returns_name,
     work_seconds,
 )
-from nvtrader_pipelines.research.recorded_session import recorded_state
+from nvtrader_pipelines.research.recorded_session import TrialView, best_view, recorded_state, trial_views
 from nvtrader_pipelines.research.session_spec import Session
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import LLM_CALLS, RESEARCH_SESSIONS, RESEARCH_TRIALS
 
 Row = dict[str, Any]
+TRIAL_COLUMNS = ("session_id", "trial_id", "spec_hash", "status", "sharpe", "max_drawdown", "finished_at")
 
 
 def store_session(store: Store, session: Session, lines: Sequence[Line]) -> None:
     """Replace the rows of a session by those of its journal."""
     where = {"session_id": [session.session_id]}
-    reruns = {line.trial: line for line in lines if isinstance(line, TrialRerun)}
-    trials = [line for line in lines if isinstance(line, TrialJudged) and line.status != "known"]
-    rows = [trial_row(session, line, reruns.get(line.trial or 0)) for line in trials]
+    rows = [trial_row(session, trial) for trial in trial_views(lines)]
     store.tables.replace(RESEARCH_TRIALS, to_frame(RESEARCH_TRIALS, rows), where)
     calls = [line for line in lines if isinstance(line, ModelEvent) and line.digest]
     if calls:
@@ -62,12 +64,9 @@ def call_row(session: Session, number: int, line: ModelEvent) -> Row:
 
 def session_row(session: Session, lines: Sequence[Line]) -> Row:
     """Row of a session."""
-    spec, state = session.spec, recorded_state(lines)
-    base = next((line for line in lines if isinstance(line, BaseJudged)), None)
+    spec, state, trials = session.spec, recorded_state(lines), trial_views(lines)
+    best = best_view(trials)
     closed = next((line for line in lines if isinstance(line, SessionClosed)), None)
-    trials = {line.spec_hash: line for line in lines if isinstance(line, TrialJudged) and line.status != "known"}
-    best = trials[state.best.key] if state and state.best else None
-    lead = state.best.current_lead if state and state.best else None
     return {
         "session_id": session.session_id,
         "goal": spec.goal,
@@ -82,9 +81,9 @@ def session_row(session: Session, lines: Sequence[Line]) -> Row:
         "sealed_from": spec.sealed_from,
         "n_trials": len(trials),
         "n_known": sum(isinstance(line, TrialJudged) and line.status == "known" for line in lines),
-        "base_sharpe": sum(base.sharpes) / len(base.sharpes) if base else None,
-        "best_trial": best.trial if best else None,
-        "best_sharpe": state.base.sharpe + lead.difference if state and lead else None,
+        "base_sharpe": state.base.sharpe if state else None,
+        "best_trial": best.number if best else None,
+        "best_sharpe": best.sharpe if best else None,
         "outcome": str(closed.outcome) if closed else None,
         "look": closed.look if closed else None,
         "sentence": closed.sentence if closed else None,
@@ -94,20 +93,20 @@ def session_row(session: Session, lines: Sequence[Line]) -> Row:
     }
 
 
-def trial_row(session: Session, line: TrialJudged, rerun: TrialRerun | None) -> Row:
+def trial_row(session: Session, trial: TrialView) -> Row:
     """Row of a trial; lead and standing are those of all its seeds once it is rerun."""
+    line, rerun, lead = trial.line, trial.rerun, trial.lead
     last = rerun or line
-    lead = last.lead
     return {
         "session_id": session.session_id,
-        "trial_id": line.trial,
+        "trial_id": trial.number,
         "proposal": line.proposal,
         "spec_hash": line.spec_hash,
         "mode": session.spec.eval_mode,
         "proposer": line.proposer,
         "reason": line.reason,
-        "knobs": json.dumps(line.knobs or line.proposed, sort_keys=True),
-        "adjustments": json.dumps([each.model_dump() for each in (*line.clips, *line.snaps)]),
+        "knobs": json.dumps(trial.knobs, sort_keys=True),
+        "adjustments": json.dumps([adjustment.model_dump() for adjustment in (*line.clips, *line.snaps)]),
         "status": line.status,
         "message": (rerun and rerun.message) or line.message,
         "sharpe": line.sharpe,
@@ -122,3 +121,25 @@ def trial_row(session: Session, line: TrialJudged, rerun: TrialRerun | None) -> 
         "seconds": line.seconds + (rerun.seconds if rerun else 0.0),
         "finished_at": last.finished_at,
     }
+
+
+def search_trials(store: Store) -> pl.DataFrame:
+    """Read the judged and pruned trials of all sessions: those that a search has chosen among.
+
+    Returns:
+        Columns of the trials; source, validation_from and sealed_from of their sessions; and net_returns per session of
+        the validation by the first seed, null where pruned or no longer in the session's folder.
+    """
+    sessions = store.tables.read(RESEARCH_SESSIONS, columns=["session_id", "source", "validation_from", "sealed_from"])
+    trials = store.tables.read(RESEARCH_TRIALS, {"status": ["judged", "pruned"]}, TRIAL_COLUMNS).join(
+        sessions, on="session_id", maintain_order="left"
+    )
+    returns = [_net_returns(store, *names) for names in trials.select("session_id", "trial_id").iter_rows()]
+    return trials.with_columns(net_returns=pl.Series(returns, dtype=pl.List(pl.Float64)))
+
+
+def _net_returns(store: Store, session_id: str, trial: int) -> list[float] | None:
+    try:
+        return SessionFolder.of(store.home, session_id).read_returns(returns_name(trial))[0].tolist()
+    except StorageError:
+        return None

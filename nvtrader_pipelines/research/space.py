@@ -10,14 +10,13 @@ from pydantic import ValidationError
 
 from nvtrader_pipelines.components.component import Component, canonical_json
 from nvtrader_pipelines.components.explanation import explain
-from nvtrader_pipelines.experiments.designs import AblationDesign, WalkForwardDesign, leaves, replace_value
+from nvtrader_pipelines.experiments.designs import WalkForwardDesign, leaves, replace_value
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
-from nvtrader_pipelines.policies.agents import Agent
 from nvtrader_pipelines.policies.agents.ppo import ClippedLearner, PpoAgent
 from nvtrader_pipelines.policies.baselines import Cufolio
 from nvtrader_pipelines.portfolio.pipeline.cufolio_allocator import CufolioAllocator
-from nvtrader_pipelines.research.config_delta import BoundsClip, ConfigDelta, DeltaRefused, Snapped
 from nvtrader_pipelines.research.knobs import KNOBS, MAX_POSITION, ROLLOUT, Knob, SearchMode
+from nvtrader_pipelines.research.proposal_bounds import BoundsClip, ConfigDelta, DeltaRefused, Snapped
 from nvtrader_pipelines.research.search_settings import TIMESTEPS
 
 MAX_PORTFOLIOS, MIN_STEPS = 64, 8  # parallel portfolios of a rollout, and steps of each
@@ -65,7 +64,7 @@ class SearchSpace:
         Raises:
             ValueError: if the experiment lacks a knob, or is not valid within the bounds.
         """
-        if isinstance(base.design, AblationDesign):
+        if base.design.is_ablation:
             raise ValueError(f"a search starts from one experiment, but {base.name} is an ablation; name a variant")
         numbers = numbers_of(base)
         missing = [knob.path for knob in knobs if knob.path not in numbers]
@@ -174,14 +173,13 @@ def search_space(mode: SearchMode, base: ExperimentSpec | None = None) -> Search
         allocator = CufolioAllocator(max_position_pct=min(knob.high for knob in knobs if knob.name == MAX_POSITION))
         base = _with_values(base, {"pipeline.allocator": allocator.model_dump(mode="json")})
     space = SearchSpace.around(base, mode, knobs, notices)
-    before, after = (_split(spec.agent) for spec in (base, space.base))
+    before, after = (
+        f"{agent.n_envs} portfolios of {agent.n_steps} steps" if isinstance(agent, ClippedLearner) else ""
+        for agent in (base.agent, space.base.agent)
+    )
     if before == after:
         return space
     return replace(space, notices=(*notices, f"a rollout of {before} becomes one of {after}, as n_steps prescribes"))
-
-
-def _split(agent: Agent) -> str:
-    return f"{agent.n_envs} portfolios of {agent.n_steps} steps" if isinstance(agent, ClippedLearner) else ""
 
 
 def _cap_position(knobs: tuple[Knob, ...], base: ExperimentSpec) -> tuple[tuple[Knob, ...], list[str]]:

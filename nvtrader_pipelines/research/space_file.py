@@ -8,8 +8,8 @@ from pydantic import model_validator
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.research.config_delta import DeltaRefused
 from nvtrader_pipelines.research.knobs import Knob, SearchMode
+from nvtrader_pipelines.research.proposal_bounds import DeltaRefused
 from nvtrader_pipelines.research.space import SearchSpace, numbers_of
 from nvtrader_pipelines.storage.documents import read_document, validate_document
 from nvtrader_pipelines.storage.errors import StorageError

@@ -16,14 +16,13 @@ from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, sharpe_ratio, varies
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
 from nvtrader_pipelines.experiments.causal_parts import require_causal_parts
-from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.plan import RunPlan, policy_card
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.market.look_ahead import cut_after
 from nvtrader_pipelines.market.panel import MarketPanel, normalize_windows
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import write_archive
-from nvtrader_pipelines.policies.baselines import ClassicalAgent
 from nvtrader_pipelines.policies.fit import TrainingHooks
 from nvtrader_pipelines.policies.learned import LearnedPolicy, open_policy
 from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
@@ -70,11 +69,7 @@ def judge(job: TrialJob, panel: MarketPanel, digest: str) -> TrialResult:
     """Train a trial on each fold and walk its account through the fold's test window, from cash.
 
     Accounts trade at the common costs and fills and the trial's own cadence; its environment acts in training only.
-
-    Args:
-        job: the trial.
-        panel: market of the folds.
-        digest: of the market that the cards of the policies name.
+    The cards of its policies name the market by `digest`.
     """
     began = time.perf_counter()
     spec = with_scenario_seed(job.spec, job.scenario_seed)
@@ -92,7 +87,10 @@ def judge(job: TrialJob, panel: MarketPanel, digest: str) -> TrialResult:
             is_pruned = is_worse(sharpes[-1]) and len(sharpes) < len(job.folds)
             if is_pruned:
                 break
-        _require_spread(returns)
+        if not varies(np.concatenate(returns)):
+            raise UndefinedStatisticError(
+                "a trial needs returns that vary, but its account has the same in every session"
+            )
     except (ValueError, ArithmeticError) as failure:
         error = " ".join(str(failure).split())
     is_complete = not (error or is_pruned)
@@ -110,8 +108,7 @@ def judge(job: TrialJob, panel: MarketPanel, digest: str) -> TrialResult:
 
 def _require_runnable(spec: ExperimentSpec, panel: MarketPanel) -> None:
     """Raise a ValueError if a run of the experiment would be refused on this market."""
-    if isinstance(spec.agent, ClassicalAgent):
-        spec.agent.require_market(panel)
+    spec.agent.require_market(panel)
     require_causal_parts(spec, panel)
 
 
@@ -119,7 +116,7 @@ def _fold_policy(plan: RunPlan, fold: Fold, seed: int) -> tuple[Policy, bytes]:
     """Train the policy of a fold behind the pipeline, and return it with its file."""
     task = plan.task((fold.index, seed))
     fit = _train(plan.panel, task)
-    card = plan.card(task, fit)
+    card = policy_card(plan, task, fit)
     archive = write_archive(card, fit.tensors)
     pipeline, thresholds = plan.spec.pipeline, Thresholds()
     if pipeline.timing.needs_fit:
@@ -153,11 +150,6 @@ def walk_policy(panel: MarketPanel, fold: Fold, policy: Policy, rebal_freq: int)
         if step.is_last:  # before the walk makes tables of its record
             break
     return np.concatenate(growth) - 1.0
-
-
-def _require_spread(returns: list[Returns]) -> None:
-    if not varies(np.concatenate(returns)):
-        raise UndefinedStatisticError("a trial needs returns that vary, but its account has the same in every session")
 
 
 def _pruner(reference: tuple[float, ...]) -> Callable[[float], bool]:

@@ -108,6 +108,22 @@ class SearchState:
         ]
         return max(scored, key=_rank, default=None)
 
+    def sharpe_of(self, trial: SearchTrial | None) -> float | None:
+        """Annual net Sharpe ratio of a trial on validation, over all its seeds; None without a result."""
+        return self.base.sharpe + trial.current_lead.difference if trial and trial.current_lead else None
+
+    @property
+    def luck_lead(self) -> float | None:
+        """Lead that luck alone reaches, by the error of the best trial; None before any result."""
+        best = self.best
+        return self.bar * best.current_lead.standard_error if best and best.current_lead else None
+
+    @property
+    def luck_sharpe(self) -> float | None:
+        """Sharpe ratio at that lead."""
+        lead = self.luck_lead
+        return None if lead is None else self.base.sharpe + lead
+
     @property
     def finalists(self) -> list[str]:
         """Keys to rerun at the close: of the five highest by first seed, those above the bar and not yet rerun."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
 
-from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.guard_comparison import (
     GUARDED,
@@ -23,12 +23,9 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.figures import guard_slices_figure
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
-from nvtrader_pipelines.portfolio.pipeline.gymrl_guard import GymrlGuard
-from nvtrader_pipelines.portfolio.pipeline.loss_shutdown import LossShutdown
-from nvtrader_pipelines.portfolio.pipeline.regime_guard import RegimeGuard
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.planning import reopen_plan
-from nvtrader_pipelines.storage.picture_files import write_picture
+from nvtrader_pipelines.storage.files import write_picture
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS
 
@@ -54,7 +51,7 @@ def walk_guards(store: Store, spec: ExperimentSpec, n_sessions: int) -> Generato
         ValueError: if its timing has no guards, or fewer than two slices fit.
     """
     timing = spec.pipeline.timing
-    if not isinstance(timing, GymrlGuard | LossShutdown | RegimeGuard):
+    if not timing.has_guards:
         raise ValueError(
             "a comparison needs a timing with guards, gymrl_guard, loss_shutdown or regime_guard, but that of "
             f"{spec.name} is {timing.kind}; set pipeline.timing"
@@ -92,12 +89,12 @@ def _best_baseline(store: Store, run: SealedRun) -> str | None:
 def _accounts(plan: RunPlan, archives: Archives, run: SealedRun, baseline: str) -> Iterator[PolicyAccount]:
     """Yield the three accounts of a slice, each with policies of its own, since they may be stateful."""
     opened, twins = (build_accounts(plan, archives, run.chosen, run.thresholds) for _ in range(2))
-    yield replace(next(each for each in opened if each.kind == "ensemble"), name=GUARDED)
-    twin = next(each for each in twins if each.kind == "ensemble")
-    untimed = tuple(each.without_timing for each in twin.policies if isinstance(each, PipelinedPolicy))
+    yield replace(next(account for account in opened if account.kind == "ensemble"), name=GUARDED)
+    twin = next(account for account in twins if account.kind == "ensemble")
+    untimed = tuple(policy.without_timing for policy in twin.policies if isinstance(policy, PipelinedPolicy))
     yield replace(twin, name=UNGUARDED, policies=untimed)
     reference = PolicyAccount(baseline, "baseline", (None,), (EqualWeight().start(),))
-    yield next((each for each in opened if each.name == baseline), reference)
+    yield next((account for account in opened if account.name == baseline), reference)
 
 
 def draw_guard_slices(walk: GuardWalk, path: Path) -> None:

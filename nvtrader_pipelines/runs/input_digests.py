@@ -14,6 +14,7 @@ from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import fingerprint, read_regular_file
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.read_sources import note_read
 from nvtrader_pipelines.storage.specs import entrant_files, read_entrant
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import MARKET_PANEL
@@ -27,6 +28,7 @@ def contest_digest(store: Store) -> str:
     code = contest_code(*entrants_specs(store, runs))
     content = [runs.select("run_id", "finished_at").rows(), panels.rows(), archived, code]
     state = hashlib.sha256(json.dumps(content, default=str).encode())
+    note_read(store.home.entrants)
     for path in sorted(path for path in store.home.entrants.rglob("*") if path.is_file()):
         state.update(os.fsencode(path.relative_to(store.home.entrants)) + f"|{fingerprint(path)}\n".encode())
     state.update(read_regular_file(store.home.contests))

@@ -12,8 +12,8 @@ from nvtrader_pipelines.experiments.code_digest import market_code
 from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 from nvtrader_pipelines.market.rules import SESSION_NOT_ENDED
 from nvtrader_pipelines.market.sources.delivery import LANDING
-from nvtrader_pipelines.storage.damage.states import read_state
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.file_problems import read_state
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.landing_zone import deliver_files, landing_fingerprint

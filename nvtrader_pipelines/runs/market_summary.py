@@ -6,16 +6,17 @@ from typing import Any
 
 import polars as pl
 
+from nvtrader_pipelines.components.text import group_by_message, name_symbols
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.basis_changes import basis_changes
 from nvtrader_pipelines.market.calendar import STOCKS, Calendars
 from nvtrader_pipelines.market.cleaning import CORRECTED, MAX_MOVE
 from nvtrader_pipelines.market.rules import SESSION_NOT_ENDED, parse_symbol
 from nvtrader_pipelines.market.sources.file_names import SYMBOL
-from nvtrader_pipelines.market.symbol_groups import group_by_message, name_symbols
+from nvtrader_pipelines.runs.ingestion import FILE_KEY
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.landing_zone import landed_files
-from nvtrader_pipelines.storage.medallion import FILE_KEY, panel_problem, read_calendars
+from nvtrader_pipelines.storage.panels import panel_problem, read_calendars
 from nvtrader_pipelines.storage.specs import read_market
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, MARKET_PANEL, QUARANTINE
@@ -71,6 +72,13 @@ def summarize_market(store: Store) -> MarketSummary:
         ),
         notes=tuple(_notes(files)),
     )
+
+
+def read_panel_rows(store: Store) -> pl.DataFrame:
+    """Read source, sessions, number of symbols and digest of each panel, and `count`, its refused rows."""
+    names = ("source", "first_session", "last_session", "n_sessions", "n_symbols", "digest", "built_at")
+    refused = store.tables.read(QUARANTINE, columns=["source"])["source"].value_counts()
+    return store.tables.read(MARKET_PANEL, columns=names).join(refused, on="source", how="left").sort("source")
 
 
 def read_basis_changes(tables: Warehouse) -> pl.DataFrame:
@@ -156,8 +164,8 @@ def _correction_warnings(kept: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str
     corrected = (
         _rows_with_symbol(rows).filter(pl.col("reason") == CORRECTED).group_by(*_NAME, "file").len("n_corrected")
     )
-    found = corrected.join(kept.group_by(*_NAME, pl.col("file").alias("by")).len("n_kept"), on=_NAME)
-    many = found.filter(
+    corrections = corrected.join(kept.group_by(*_NAME, pl.col("file").alias("by")).len("n_kept"), on=_NAME)
+    many = corrections.filter(
         (pl.col("file") != pl.col("by")) & (pl.col("n_corrected") > MAX_REFUSED_SHARE * pl.col("n_kept"))
     )
     for row in (
@@ -210,17 +218,17 @@ def _basis_warnings(changes: pl.DataFrame) -> Iterator[str]:
 def _symbol_warnings(symbols: pl.DataFrame, rows: pl.DataFrame) -> Iterator[str]:
     """Sentence on symbols with too many refused rows, one for those with equal counts and rule."""
     refused = _rows_with_symbol(rows).filter(~_IS_REPEATED)
-    found: dict[tuple[int, int, str], list[dict[str, Any]]] = {}
+    symbols_by_move: dict[tuple[int, int, str], list[dict[str, Any]]] = {}
     for row in symbols.filter(pl.col("refused_share") > MAX_REFUSED_SHARE).rows(named=True):
         own = refused.filter(source=row["source"], symbol=row["symbol"])
         rule = own["rule"].value_counts(sort=True)["rule"][0]
         if rule == SESSION_NOT_ENDED:
             continue
         counts = row["n_refused"], row["n_kept"] + row["n_refused"]
-        found.setdefault((*counts, rule), []).append(own.filter(rule=rule).row(0, named=True))
-    for (n_refused, n_rows, rule), own in found.items():
+        symbols_by_move.setdefault((*counts, rule), []).append(own.filter(rule=rule).row(0, named=True))
+    for (n_refused, n_rows, rule), own in symbols_by_move.items():
         yield (
-            f"{name_symbols([each['symbol'] for each in own])}: {n_refused:,} of {n_rows:,} rows were refused "
+            f"{name_symbols([row['symbol'] for row in own])}: {n_refused:,} of {n_rows:,} rows were refused "
             f"({n_refused / n_rows:.0%}, more than {MAX_REFUSED_SHARE:.0%}), most of them by {rule}, first "
             f"{own[0]['file']}, line {own[0]['line']}: {own[0]['reason']}"
         )

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.runs.input_digests import contest_digest, entrants_specs, promotion_digest
 from nvtrader_pipelines.runs.market_state import has_ended_sessions, market_digest
-from nvtrader_pipelines.storage.damage.states import read_state
+from nvtrader_pipelines.storage.file_problems import read_state
 from nvtrader_pipelines.storage.files import escape_name, fingerprint, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store

@@ -6,7 +6,7 @@ from functools import cache, cached_property, partial
 
 import polars as pl
 
-from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.experiments.code_digest import code_of
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.replay import forward_plan, replay_plan
@@ -15,7 +15,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.medallion import pinned_snapshots, read_panel
+from nvtrader_pipelines.storage.panels import pinned_snapshots, read_panel
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import REGIME_EVALUATION, STRESS, Table
 
@@ -116,4 +116,6 @@ class JudgedRuns:
     @cached_property
     def _run_ids(self) -> dict[Table, set[str]]:
         """Runs with rows, by table."""
-        return {each: set(self._store.tables.read(each, columns=["run_id"])["run_id"]) for each in TABLES_AFTER_VERDICT}
+        return {
+            table: set(self._store.tables.read(table, columns=["run_id"])["run_id"]) for table in TABLES_AFTER_VERDICT
+        }

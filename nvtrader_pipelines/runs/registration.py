@@ -1,16 +1,21 @@
-"""Registration of experiments: only specs that can be planned on the market become versions."""
+"""Experiments as versions: only specs that can be planned on the market; manual runs."""
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nvtrader_pipelines.components.explanation import format_value
+from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.experiments.designs import leaves
-from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.plan import RunPlan, short_history_warnings
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.baselines import SESSIONS_PER_MONTH
+from nvtrader_pipelines.storage.documents import validate_document
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.specs import FoundExperiments, read_experiments
+from nvtrader_pipelines.storage.specs import FoundExperiments, read_experiments, store_experiment
 from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import MARKET_PANEL
 
 SPANS = {  # sessions per unit, by the name of a field that must fit the market
     **dict.fromkeys(("test_months", "train_months", "months", "skip"), SESSIONS_PER_MONTH),
@@ -30,9 +35,9 @@ class Registration:
 
 def read_unarchived_experiments(store: Store) -> FoundExperiments:
     """Read the experiments of `data/experiments` that are not archived."""
-    found, archived = read_experiments(store.home), store.ledger.archived_names()
-    specs = [spec for spec in found.specs if spec.name not in archived]
-    return FoundExperiments(specs, found.problems, found.drafts)
+    experiments, archived = read_experiments(store.home), store.ledger.archived_names()
+    specs = [spec for spec in experiments.specs if spec.name not in archived]
+    return FoundExperiments(specs, experiments.problems, experiments.drafts)
 
 
 def plan_variants(store: Store, spec: ExperimentSpec) -> list[RunPlan]:
@@ -42,10 +47,10 @@ def plan_variants(store: Store, spec: ExperimentSpec) -> list[RunPlan]:
         StorageError: if its market has no panel.
         ValueError: if the market lacks its names, sessions or data, a span is longer than it, or no fold fits.
     """
-    panels = [(each, store.panels.read(each.market)) for each in spec.variants()]
-    for each, panel in panels:
-        _require_fitting_spans(each, len(panel.sessions))
-    return [RunPlan.of(each, panel) for each, panel in panels]
+    panels = [(variant, store.panels.read(variant.market)) for variant in spec.variants()]
+    for own_spec, panel in panels:
+        _require_fitting_spans(own_spec, len(panel.sessions))
+    return [RunPlan.of(spec, panel) for spec, panel in panels]
 
 
 def _require_fitting_spans(spec: ExperimentSpec, n_sessions: int) -> None:
@@ -72,17 +77,19 @@ def plan_problem(store: Store, spec: ExperimentSpec) -> str | None:
 
 def experiment_warnings(store: Store) -> list[str]:
     """Warnings on experiments that cannot be planned, and on rules that lack history."""
-    found = read_unarchived_experiments(store)
+    experiments = read_unarchived_experiments(store)
     names: dict[str, list[str]] = {}
-    for spec in found.specs:
+    for spec in experiments.specs:
         try:
-            short = dict.fromkeys(each for plan in plan_variants(store, spec) for each in plan.short_history_warnings)
+            short = dict.fromkeys(
+                warning for plan in plan_variants(store, spec) for warning in short_history_warnings(plan)
+            )
             warnings = list(short)
         except (StorageError, ValueError) as error:
             warnings = [f"cannot be planned: {' '.join(str(error).split())}"]
         for warning in warnings:
             names.setdefault(warning, []).append(spec.name)
-    files = [problem for _, problem in sorted(found.problems.items())]
+    files = [problem for _, problem in sorted(experiments.problems.items())]
     return [*files, *(f"{', '.join(names[warning])}: {warning}" for warning in names)]
 
 
@@ -91,16 +98,38 @@ def register_experiments(store: Store, specs: Sequence[ExperimentSpec]) -> Regis
 
     The keys are those of experiments that run: of an ablation, its variants.
     """
-    known, found = set(store.ledger.versions()["partition_key"]), Registration()
+    known, registration = set(store.ledger.versions()["partition_key"]), Registration()
     for spec in specs:
-        keys = [each.partition_key for each in spec.variants()]
+        keys = [variant.partition_key for variant in spec.variants()]
         problem = None if known.issuperset(keys) else plan_problem(store, spec)
         if problem is not None:
-            found.problems[spec.name] = problem
+            registration.problems[spec.name] = problem
             continue
         parent = store.ledger.register(spec)
-        for each in spec.variants():
-            if each != spec:
-                store.ledger.register(each, parent)
-        found.keys.extend(keys)
-    return found
+        for variant in spec.variants():
+            if variant != spec:
+                store.ledger.register(variant, parent)
+        registration.keys.extend(keys)
+    return registration
+
+
+def store_manual_experiment(
+    store: Store, source: str = "sample", symbols: Sequence[str] | None = None, timesteps: int | None = None
+) -> str:
+    """Write the experiment of a manual run; return its name, which follows from the arguments.
+
+    Raises:
+        StorageError: if an argument is not valid.
+        ValueError: if the market has no such symbols, or is too short.
+    """
+    market = {"source": source} | ({} if symbols is None else {"symbols": list(symbols)})
+    agent = {"kind": "ppo"} | ({} if timesteps is None else {"total_timesteps": timesteps})
+    content = {"market": market, "agent": agent}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    named = {"name": f"train-{short_id(digest)}", "description": "Manual run.", **content}
+    spec = validate_document(named, ExperimentSpec, "the options are not valid")
+    sources = store.tables.read(MARKET_PANEL, columns=["source"])["source"]
+    problem = plan_problem(store, spec) if spec.market.source in set(sources) else None  # else it is ingested first
+    if problem:
+        raise ValueError(problem)
+    return store_experiment(store.home, spec).name

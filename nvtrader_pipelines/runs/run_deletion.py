@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.iceberg.commits import Where

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import polars as pl
 
-from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.evaluation.guard_telemetry import guard_rows
 from nvtrader_pipelines.evaluation.prudex.record import REFERENCE
 from nvtrader_pipelines.evaluation.rolling import ROLLING_SESSIONS
@@ -30,8 +30,8 @@ from nvtrader_pipelines.figures import (
 )
 from nvtrader_pipelines.figures.canvas import Picture
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import write_picture
 from nvtrader_pipelines.storage.ledger import LedgerRun
-from nvtrader_pipelines.storage.picture_files import write_picture
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, TRAJECTORIES
 
@@ -150,8 +150,8 @@ def tear_sheet_path(store: Store, ref: PolicyRef) -> Path:
     return store.home.pictures / "tear_sheet" / store.ledger.run(ref.run_id).partition_key / f"{seed or experiment}.png"
 
 
-def draw_tear_sheet(store: Store, ref: PolicyRef, path: Path) -> TearSheet:
-    """Draw the tear sheet of a policy into a file, and return its figures.
+def tear_sheet_picture(store: Store, ref: PolicyRef) -> tuple[TearSheet, Picture]:
+    """Compute and draw the tear sheet of a policy.
 
     Raises:
         StorageError: if the run has no sessions of the policy.
@@ -163,7 +163,17 @@ def draw_tear_sheet(store: Store, ref: PolicyRef, path: Path) -> TearSheet:
         f"are of the last {ROLLING_SESSIONS} sessions, per year; turnover is one-way, exposure the sum of absolute "
         "weights."
     )
-    write_picture(path, tear_sheet_figure(sheet, f"{ref.policy}: tear sheet, {first} to {last}", note))
+    return sheet, tear_sheet_figure(sheet, f"{ref.policy}: tear sheet, {first} to {last}", note)
+
+
+def draw_tear_sheet(store: Store, ref: PolicyRef, path: Path) -> TearSheet:
+    """Draw the tear sheet of a policy into a file, and return its figures.
+
+    Raises:
+        StorageError: if the run has no sessions of the policy.
+    """
+    sheet, picture = tear_sheet_picture(store, ref)
+    write_picture(path, picture)
     return sheet
 
 

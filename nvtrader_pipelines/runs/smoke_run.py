@@ -107,8 +107,7 @@ def smoke_run(store: Store, spec: ExperimentSpec) -> SmokeRun:
     for phase in (runtime.train, runtime.walk, runtime.judge):
         for _ in phase():
             pass
-    agent = plan.spec.agent
-    timesteps = agent.total_timesteps if isinstance(agent, Learner) else None
+    timesteps = plan.spec.agent.total_timesteps or None
     seconds = time.perf_counter() - began
     return SmokeRun(spec.name, len(whole.folds), len(whole.spec.seeds), timesteps, seconds)
 

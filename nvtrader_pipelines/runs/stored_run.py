@@ -48,7 +48,7 @@ class Tracker(Protocol):
 
 
 @dataclass(frozen=True)
-class StoredRun:
+class RunWriter:
     """Store of one run; with a `parent`, the run uses the parent's policies and trains none."""
 
     store: Store

@@ -9,7 +9,7 @@ import polars as pl
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
 from nvtrader_pipelines.experiments.progress import Progress
-from nvtrader_pipelines.experiments.runtime import Runtime
+from nvtrader_pipelines.experiments.runtime import RunSteps, Runtime
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.stress_run import StressRun, standard_stress_test, stressed_accounts
 from nvtrader_pipelines.policies.archive import read_card
@@ -17,17 +17,16 @@ from nvtrader_pipelines.policies.learned import require_same_market
 from nvtrader_pipelines.runs.lifecycle import Launch, now, record_run
 from nvtrader_pipelines.runs.planning import read_forward_plan, read_replay_plan
 from nvtrader_pipelines.runs.run_tables import JUDGEMENT_STARTS
-from nvtrader_pipelines.runs.stored_run import StoredRun, Tracker
+from nvtrader_pipelines.runs.stored_run import RunWriter, Tracker
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RETURNS
 from nvtrader_pipelines.storage.training_curve_file import append_point
 
-Steps = Generator[Progress, None, None]
 Window = tuple[date, date]
 Track = Callable[[RunPlan], AbstractContextManager[Tracker]]
 
 
-def train_run(store: Store, plan: RunPlan, launch: Launch) -> Steps:
+def train_run(store: Store, plan: RunPlan, launch: Launch) -> RunSteps:
     """Train the missing policies of a run and seal them; the run stays open.
 
     Every point of the learning curves is in the file of the run while it trains.
@@ -36,7 +35,7 @@ def train_run(store: Store, plan: RunPlan, launch: Launch) -> Steps:
     return record_run(store, launch.row(plan), steps, closes=False)
 
 
-def adopt_policies(store: Store, plan: RunPlan, archives: Mapping[FoldSeed, bytes], launch: Launch) -> Steps:
+def adopt_policies(store: Store, plan: RunPlan, archives: Mapping[FoldSeed, bytes], launch: Launch) -> RunSteps:
     """Store policies that the experiment has trained elsewhere as those of a run; the run stays open.
 
     Raises:
@@ -69,7 +68,7 @@ def replay_run(
     *,
     pinned: bool = False,
     track: Track | None = None,
-) -> Steps:
+) -> RunSteps:
     """Replay the policies of a sealed run on another window, or again on its test window.
 
     The market is the current one, or with `pinned` that of the snapshots the run recorded. `track` opens the MLflow run
@@ -84,7 +83,7 @@ def replay_run(
     return _track_and_record(store, plan, launch, parent, track)
 
 
-def forward_run(store: Store, run_id: str, launch: Launch, track: Track | None = None) -> Steps:
+def forward_run(store: Store, run_id: str, launch: Launch, track: Track | None = None) -> RunSteps:
     """Walk the last policies of a sealed run through all sessions since its tests.
 
     Raises:
@@ -126,11 +125,11 @@ def find_sealed_run(store: Store, run_id: str) -> SealedRun:
     Raises:
         StorageError: if no run or several runs have this prefix, or a policy is missing.
     """
-    found = store.ledger.find_run(run_id)
-    return store.policies.read_sealed(found.partition_key, found.parent_run_id or found.run_id)
+    run = store.ledger.find_run(run_id)
+    return store.policies.read_sealed(run.partition_key, run.parent_run_id or run.run_id)
 
 
-def _track_and_record(store: Store, plan: RunPlan, launch: Launch, parent: SealedRun, track: Track | None) -> Steps:
+def _track_and_record(store: Store, plan: RunPlan, launch: Launch, parent: SealedRun, track: Track | None) -> RunSteps:
     """Walk and judge the parent run's policies, recorded in the ledger and in MLflow."""
     with track(plan) if track else nullcontext() as tracker:
         steps = _walk_and_judge(store, plan, launch, parent, tracker)
@@ -138,7 +137,9 @@ def _track_and_record(store: Store, plan: RunPlan, launch: Launch, parent: Seale
         yield from record_run(store, launch.row(plan), steps, mlflow_run_id=mlflow_run_id)
 
 
-def _walk_and_judge(store: Store, plan: RunPlan, launch: Launch, parent: SealedRun, tracker: Tracker | None) -> Steps:
+def _walk_and_judge(
+    store: Store, plan: RunPlan, launch: Launch, parent: SealedRun, tracker: Tracker | None
+) -> RunSteps:
     """Walk the parent run's policies without training, then evaluate them."""
     runtime = _runtime(store, plan, launch, parent, tracker)
     yield from _record_policies(store, plan, runtime.walk(), parent)
@@ -156,10 +157,10 @@ def _runtime(
     store: Store, plan: RunPlan, launch: Launch, parent: SealedRun | None = None, tracker: Tracker | None = None
 ) -> Runtime:
     """Build the runtime of a plan that stores its results in this store."""
-    return Runtime(plan, StoredRun(store, plan, now, parent, tracker), launch.task_id, now)
+    return Runtime(plan, RunWriter(store, plan, now, parent, tracker), launch.task_id, now)
 
 
-def _append_curve(store: Store, steps: Steps) -> Steps:
+def _append_curve(store: Store, steps: RunSteps) -> RunSteps:
     """Yield the steps of a training, and append its points to the file of the run."""
     with closing(steps):  # workers end with the generator
         for step in steps:
@@ -169,8 +170,8 @@ def _append_curve(store: Store, steps: Steps) -> Steps:
 
 def _record_policies(
     store: Store, plan: RunPlan, steps: Generator[Progress, None, object], parent: SealedRun | None = None
-) -> Steps:
+) -> RunSteps:
     """Yield the steps, then record the digests of the policies in the ledger."""
     yield from steps
-    run = StoredRun(store, plan, now, parent).run
+    run = RunWriter(store, plan, now, parent).run
     store.ledger.record_policies(plan.run_id, run.policies, run.sha256)

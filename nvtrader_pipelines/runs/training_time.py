@@ -8,7 +8,6 @@ import polars as pl
 
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.runs.registration import plan_variants
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
 from nvtrader_pipelines.storage.errors import StorageError
@@ -51,22 +50,21 @@ class TrainingEstimate:
 def estimate_training(store: Store, plans: Sequence[RunPlan]) -> TrainingEstimate | None:
     """Estimate the training of an experiment from its plans; None if its agent does not learn."""
     spec = plans[0].spec
-    learners = [(plan.spec.agent, len(plan.keys)) for plan in plans if isinstance(plan.spec.agent, Learner)]
-    if not learners:
+    timesteps = sum(plan.spec.agent.total_timesteps * len(plan.keys) for plan in plans)
+    if not timesteps:
         return None
     measured = measured_pace(store.ledger, spec.agent.kind)
-    timesteps = sum(agent.total_timesteps * n_policies for agent, n_policies in learners)
     return TrainingEstimate(spec.name, timesteps, measured or ASSUMED_PACE, measured is not None)
 
 
 def long_trainings(store: Store, specs: Sequence[ExperimentSpec]) -> list[TrainingEstimate]:
     """Estimates of more than a day, for experiments without a completed run."""
-    return [each for each in _estimates(store, specs) if each.is_long]
+    return [estimate for estimate in _estimates(store, specs) if estimate.is_long]
 
 
 def describe_long_trainings(trainings: Sequence[TrainingEstimate], option: str = "--yes") -> str:
     """Describe trainings of more than a day, and the option that confirms them."""
-    sentences = "; ".join(each.sentence for each in trainings)
+    sentences = "; ".join(training.sentence for training in trainings)
     return f"a training of more than a day needs {option}, but {sentences}; lower total_timesteps, or give {option}"
 
 
@@ -96,7 +94,7 @@ def format_seconds(seconds: float) -> str:
 def _estimates(store: Store, specs: Sequence[ExperimentSpec]) -> Iterator[TrainingEstimate]:
     done = set(store.ledger.runs().filter(pl.col("status") == "done")["partition_key"])
     for spec in specs:
-        is_new = not done.issuperset(each.partition_key for each in spec.variants())
+        is_new = not done.issuperset(variant.partition_key for variant in spec.variants())
         if not is_new:
             continue
         try:

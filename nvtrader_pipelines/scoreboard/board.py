@@ -4,14 +4,16 @@ import json
 
 import polars as pl
 
+from nvtrader_pipelines.components.document import row_model
 from nvtrader_pipelines.components.explanation import suggest
+from nvtrader_pipelines.evaluation.short_samples import mask_short
 from nvtrader_pipelines.storage.errors import NotFoundError
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.read_sources import note_read
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import SCOREBOARD, SCORECARDS
 
 LATEST = "standing.json"
-SAME_SHARPE = 1e-9
 NOT_SCORED = (
     "there is no scoreboard yet; `nvtrader materialize` trains and scores every experiment, `nvtrader scoreboard "
     "update` scores existing runs and the files of data/entrants"
@@ -28,28 +30,6 @@ def read_scoreboard(store: Store) -> pl.DataFrame:
     if board.is_empty():
         raise NotFoundError(NOT_SCORED)
     return board.sort("source", "rank", "entrant", nulls_last=True)
-
-
-def with_openings(store: Store, verdicts: pl.DataFrame) -> pl.DataFrame:
-    """Add `openings` and `baseline_openings` of the scoreboard to rows of one or more verdicts.
-
-    They are null in periods that the scoreboard does not score. An account is that of an entrant if name, sessions and
-    Sharpe ratio agree; names of baselines may have a suffix there.
-    """
-    window = ["first_session", "last_session"]
-    board = store.tables.read(SCOREBOARD, columns=[*window, "entrant", "sharpe", "openings"]).drop_nulls("openings")
-    rows = verdicts.with_row_index("row")
-    pairs = rows.select("row", "policy", "sharpe", *window).join(board, on=window, suffix="_scored")
-    is_same = (pl.col("sharpe") - pl.col("sharpe_scored")).abs() <= SAME_SHARPE
-    is_named = (pl.col("entrant") == pl.col("policy")) | pl.col("entrant").str.starts_with(pl.col("policy") + "-")
-    matched = pairs.filter(is_same, is_named).unique("row").select("row", "openings")
-    rows = rows.join(matched, on="row", how="left", maintain_order="left").drop("row")
-    run = [name for name in ("run_id",) if name in rows.columns]
-    baselines = rows.filter(kind="baseline").select(
-        "period", *window, *run, pl.col("policy").alias("best_baseline"), pl.col("openings").alias("baseline_openings")
-    )
-    keys = ["best_baseline", "period", *window, *run]
-    return rows.join(baselines.unique(keys), on=keys, how="left", maintain_order="left", nulls_equal=True)
 
 
 def read_history(store: Store, entrant: str) -> pl.DataFrame:
@@ -74,6 +54,24 @@ def read_latest(home: Home) -> dict[str, str]:
         NotFoundError: if nothing was scored yet.
     """
     path = home.scorecards / LATEST
+    note_read(path)
     if not path.exists():
         raise NotFoundError(NOT_SCORED)
     return json.loads(path.read_bytes())
+
+
+def read_ranking(store: Store) -> pl.DataFrame:
+    """Read the scoreboard as of the last judgement, a row per entrant, by contest.
+
+    Raises:
+        NotFoundError: if nothing was judged yet.
+    """
+    return mask_short(read_scoreboard(store))
+
+
+class RankedEntrant(row_model(SCOREBOARD.schema)):
+    """Entrant of a contest; annualized figures are null for a short sample."""
+
+
+class ScoredEntrant(row_model(SCORECARDS.schema.without("document"))):
+    """Scoring of an entrant; annualized figures are null for a short sample."""

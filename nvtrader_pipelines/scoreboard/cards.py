@@ -1,8 +1,10 @@
 """Scorecards of all entrants of a home, as files and rows, and the scoreboard of the last update."""
 
 import json
+import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
@@ -11,10 +13,12 @@ from math import sqrt
 import polars as pl
 import psutil
 
+from nvtrader_pipelines.components.executor import ProcessExecutor
 from nvtrader_pipelines.evaluation.trials import Period, trials_of
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.policies.training import PRELOADED
 from nvtrader_pipelines.scoreboard.board import LATEST, read_latest
 from nvtrader_pipelines.scoreboard.contest_backtest import Meter, admit_entrants, default_contest
 from nvtrader_pipelines.scoreboard.contests import (
@@ -25,10 +29,10 @@ from nvtrader_pipelines.scoreboard.contests import (
     read_contests,
 )
 from nvtrader_pipelines.scoreboard.entrants import Entrant
-from nvtrader_pipelines.scoreboard.parallel_calls import Contests, Shard, shard_processes
 from nvtrader_pipelines.scoreboard.ranking import rank_entrants
 from nvtrader_pipelines.scoreboard.roster import ENTRANT_NAME, read_roster
-from nvtrader_pipelines.scoreboard.scorecard import EXTERNAL_KINDS, Contest, Scorecard, attempt_id, markdown
+from nvtrader_pipelines.scoreboard.scorecard import EXTERNAL_KINDS, Contest, Scorecard, attempt_id
+from nvtrader_pipelines.scoreboard.scorecard_page import markdown
 from nvtrader_pipelines.scoreboard.scoring import SourceMarket, TrialPopulation, refusal_card, run_shard, score_entrants
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.errors import StorageError
@@ -39,7 +43,10 @@ from nvtrader_pipelines.storage.tables import RETURNS, SCOREBOARD, SCORECARDS
 
 RESULT_LIFETIME = timedelta(days=30)  # after which a stored result of a backtest or stress test is deleted
 CARD, PAGE = "scorecard.json", "scorecard.md"
+MIN_PER_SHARD = 8  # new entrants per process: starting one takes as long as judging five
 Report = Callable[[str], None]
+Contests = Mapping[str, ContestSpec]
+Shard = tuple[int, int]  # number of the shard, and number of shards
 
 
 @dataclass(frozen=True)
@@ -91,15 +98,15 @@ def _score(store: Store, contests: Mapping[str, ContestSpec], at: datetime, repo
     roster = read_roster(store, STANDARD_EXECUTION.gross_limit)
     report(f"{len(roster.entrants)} entrants, and {len(roster.problems)} that cannot be scored")
     cards = [refusal_card(name, reason, at) for name, reason in roster.problems.items()]
-    for choice in dict.fromkeys(MarketChoice(source=each.market.source) for each in roster.entrants):
+    for choice in dict.fromkeys(MarketChoice(source=entrant.market.source) for entrant in roster.entrants):
         named = contests_of(contests, choice.source)
         if not named:
             continue
-        own = [each for each in roster.entrants if each.market.source == choice.source]
+        own = [entrant for entrant in roster.entrants if entrant.market.source == choice.source]
         try:
             whole = store.panels.read(choice)
         except (StorageError, ValueError) as error:
-            cards += [refusal_card(each.name, str(error), at, each) for each in own]
+            cards += [refusal_card(entrant.name, str(error), at, entrant) for entrant in own]
         else:
             cards += _score_source(store, whole, own, named, at, report)
     return cards
@@ -115,8 +122,12 @@ def _score_source(
 ) -> list[Scorecard]:
     """Score the entrants on one source."""
     market, problems = _read_market(store, whole, entrants, contests)
-    without = [refusal_card(each.name, problems[each.name], at, each) for each in entrants if each.name in problems]
-    able = [each for each in entrants if each.name not in problems]
+    without = [
+        refusal_card(entrant.name, problems[entrant.name], at, entrant)
+        for entrant in entrants
+        if entrant.name in problems
+    ]
+    able = [entrant for entrant in entrants if entrant.name not in problems]
     return [*score_entrants(able, market, _meter(), at, report), *without]
 
 
@@ -124,12 +135,27 @@ def judge_shard(home: Home, source: str, contests: Contests, shard: Shard) -> No
     """Store the results of a shard of the entrants on one source, which another process scores."""
     store = Store(home)
     roster = read_roster(store, STANDARD_EXECUTION.gross_limit)
-    entrants = [each for each in roster.entrants if each.market.source == source]
+    entrants = [entrant for entrant in roster.entrants if entrant.market.source == source]
     whole = store.panels.read(MarketChoice(source=entrants[0].market.source))
     market, problems = _read_market(store, whole, entrants, contests)
-    able = [each for each in entrants if each.name not in problems]
+    able = [entrant for entrant in entrants if entrant.name not in problems]
     named = default_contest(whole, able, market.panels, contests)
     run_shard(admit_entrants(whole, able, market.panels, named), market, _meter(), lambda _: None, shard)
+
+
+@contextmanager
+def shard_processes(
+    judge: Callable[[Home, str, Contests, Shard], None], home: Home, source: str, contests: Contests, n_new: int
+) -> Iterator[int]:
+    """Judge every shard of the entrants but the first in its own process; yield the number of shards.
+
+    The caller computes the results that no process has stored.
+    """
+    n_shards = max(1, min(os.cpu_count() or 1, n_new // MIN_PER_SHARD))
+    with ProcessExecutor(n_shards - 1, PRELOADED) as executor:
+        for number in range(1, n_shards):
+            executor.submit(judge, home, source, dict(contests), (number, n_shards))
+        yield n_shards
 
 
 def _read_market(
@@ -137,11 +163,11 @@ def _read_market(
 ) -> tuple[SourceMarket, dict[str, str]]:
     """Read the market of the entrants on one source; return it and why some have no panel."""
     found, problems = {}, {}
-    for each in entrants:
+    for entrant in entrants:
         try:
-            found[each.name] = store.panels.read(each.market)
+            found[entrant.name] = store.panels.read(entrant.market)
         except ValueError as error:
-            problems[each.name] = str(error)
+            problems[entrant.name] = str(error)
     market = SourceMarket(
         whole,
         found,
@@ -174,12 +200,12 @@ def external_attempts(store: Store, source: str) -> dict[str, float | None]:
     columns = ["entrant", "kind", "sharpe", "information_ratio", "judged_at", "document"]
     rows = store.tables.read(SCORECARDS, {"source": [source]}, columns)
     rows = rows.filter(pl.col("kind").is_in(list(EXTERNAL_KINDS)), pl.col("sharpe").is_not_null())
-    found: dict[str, float | None] = {}
+    attempts: dict[str, float | None] = {}
     yearly = sqrt(store.read_calendars().of(source).periods_per_year)
     for row in rows.sort("judged_at", "entrant").iter_rows(named=True):
         attempt, active = attempt_id(json.loads(row["document"])["configuration"]), row["information_ratio"]
-        found[attempt] = found.get(attempt) if active is None else active / yearly
-    return found
+        attempts[attempt] = attempts.get(attempt) if active is None else active / yearly
+    return attempts
 
 
 def _write_rows(store: Store, cards: Sequence[Scorecard]) -> int:

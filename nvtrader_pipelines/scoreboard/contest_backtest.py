@@ -95,8 +95,10 @@ def admit_entrants(
             windows[entrant.name] = _own_window(entrant, whole, panels[entrant.name])
         except ValueError as error:
             refused[entrant.name] = str(error)
-    min_sessions = _min_sessions([(each, _length(windows[each.name])) for each in entrants if each.name in windows])
-    for entrant in (each for each in entrants if each.name in windows):
+    min_sessions = _min_sessions(
+        [(entrant, _length(windows[entrant.name])) for entrant in entrants if entrant.name in windows]
+    )
+    for entrant in (entrant for entrant in entrants if entrant.name in windows):
         own = windows[entrant.name]
         try:
             if not _covers(own, window, spec):
@@ -132,9 +134,9 @@ def default_contest(
     contests: Mapping[str, ContestSpec],
 ) -> tuple[str, ContestSpec]:
     """Name and window of the first contest that can score a run, else of the last contest."""
-    runs = [each for each in entrants if each.kind == "run"]
+    runs = [entrant for entrant in entrants if entrant.kind == "run"]
     for name, spec in contests.items():
-        if any(each in admit_entrants(whole, [each], panels, (name, spec)).admitted for each in runs):
+        if any(run in admit_entrants(whole, [run], panels, (name, spec)).admitted for run in runs):
             return name, spec
     return list(contests.items())[-1]
 
@@ -186,7 +188,7 @@ def _length(window: Window) -> int:
 
 def _min_sessions(alone: Sequence[tuple[Entrant, int]]) -> int:
     """Minimum length of the window, from the sessions that each entrant alone could be scored on."""
-    restricted = [(each.kind, n_sessions) for each, n_sessions in alone if each.is_restricted]
+    restricted = [(entrant.kind, n_sessions) for entrant, n_sessions in alone if entrant.is_restricted]
     longest = max((n_sessions for _, n_sessions in restricted), default=0)
     runs = [n_sessions for kind, n_sessions in restricted if kind == "run"]  # so that a file never displaces a run
     n_sessions = MIN_WINDOW_SESSIONS if longest >= MIN_WINDOW_SESSIONS else max(runs, default=longest)

@@ -57,12 +57,12 @@ def unpack_backtest(result: Result, entrant: Entrant, panel: MarketPanel) -> Con
 
 def pack_stress(results: tuple[StressResult, ...]) -> Result:
     """Pack the results of a stress test."""
-    return Result([each.model_dump(mode="json") for each in results])
+    return Result([result.model_dump(mode="json") for result in results])
 
 
 def unpack_stress(result: Result) -> tuple[StressResult, ...]:
     """Unpack the results of a stress test."""
-    return tuple(StressResult.model_validate(each) for each in result.document)
+    return tuple(StressResult.model_validate(row) for row in result.document)
 
 
 def _digest(what: str, entrant: Entrant, contest: Contest, more: str) -> str:

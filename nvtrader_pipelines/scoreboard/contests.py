@@ -12,6 +12,7 @@ from nvtrader_pipelines.market.sources.delivery import SourceName
 from nvtrader_pipelines.storage.documents import read_document, validate_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.read_sources import note_read
 
 
 class ContestSpec(Component):
@@ -46,6 +47,7 @@ def read_contests(home: Home) -> dict[str, ContestSpec]:
         StorageError: if the file is not a YAML mapping of names to contests.
     """
     path = home.contests
+    note_read(path)
     if not path.exists():
         return BUILT_IN
     own = validate_document(read_document(path), ContestFile, f"{path.name} is not a valid list of contests").root

@@ -22,7 +22,7 @@ from nvtrader_pipelines.storage.judgements import ResultStore
 
 # Block bootstraps are left out: their unseen sessions differ from entrant to entrant.
 OWN_ACCOUNT = "entrant"  # account name of any entrant, so that none collides with 1/N
-CARD_STRESS_TEST = StressTest(scenarios=tuple(each for each in SCENARIOS if each.kind != "block_bootstrap"))
+CARD_STRESS_TEST = StressTest(scenarios=tuple(scenario for scenario in SCENARIOS if scenario.kind != "block_bootstrap"))
 
 
 def stress_results(
@@ -41,18 +41,18 @@ def stress_results(
     window = [OutOfSample(0, contest.first_session, contest.last_session)]
     longer = with_history_of(entrants, stress)
     found: dict[str, tuple[StressResult, ...]] = {}
-    for market in dict.fromkeys(each.market for each in entrants):
-        own = [each for each in entrants if each.market == market]
-        digests = {each.name: stress_digest(each, contest, canonical_json(longer)) for each in own}
+    for market in dict.fromkeys(entrant.market for entrant in entrants):
+        own = [entrant for entrant in entrants if entrant.market == market]
+        digests = {entrant.name: stress_digest(entrant, contest, canonical_json(longer)) for entrant in own}
         found |= {name: unpack_stress(known) for name, digest in digests.items() if (known := results.get(digest))}
-        new = [each for each in own if each.name not in found]
+        new = [entrant for entrant in own if entrant.name not in found]
         if not new:
             continue
         try:
-            choice = PanelChoice(market.symbols, market.max_gap, market.features, TradingCalendar(contest.calendar))
+            choice = PanelChoice(TradingCalendar(contest.calendar), market.symbols, market.max_gap, market.features)
             markets = list(apply_scenarios(returns, window, longer, choice))
         except ValueError as error:
-            found |= {each.name: _no_results(error) for each in new}
+            found |= {entrant.name: _no_results(error) for entrant in new}
             continue
         countdown = Countdown(len(new), time.monotonic)
         for entrant in new:
@@ -64,7 +64,7 @@ def stress_results(
 
 def with_history_of(entrants: Sequence[Entrant], stress: StressTest = CARD_STRESS_TEST) -> StressTest:
     """Stress test with enough history for the longest lookback of the entrants."""
-    return stress.with_history(max(each.lookback for each in entrants))
+    return stress.with_history(max(entrant.lookback for entrant in entrants))
 
 
 def _results(

@@ -22,7 +22,6 @@ from nvtrader_pipelines.experiments.replay import replay_plan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.archive import read_card
-from nvtrader_pipelines.policies.baselines import ClassicalAgent
 from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.policies.policy import Policy
 from nvtrader_pipelines.policies.weights_table import WeightsPolicy, WeightsTable
@@ -135,7 +134,9 @@ def run_entrant(
 
     def open_untimed(panel: MarketPanel, window: DateRange) -> Policy:
         folds, policies = folds_and_policies(panel, window)
-        return FoldPolicies(folds, [each.without_timing for each in policies if isinstance(each, PipelinedPolicy)])
+        return FoldPolicies(
+            folds, [policy.without_timing for policy in policies if isinstance(policy, PipelinedPolicy)]
+        )
 
     timing = spec.pipeline.timing
     starts = {fold.index: fold.test_first for fold in parent.folds}
@@ -158,7 +159,7 @@ def run_entrant(
         open_timed,
         () if spec.agent.is_classical else tuple(trained),
         first,
-        lookback=max(spec.pipeline.lookback, spec.agent.lookback if isinstance(spec.agent, ClassicalAgent) else 1),
+        lookback=max(spec.pipeline.lookback, spec.agent.lookback),
         untimed_twin=None if timing.kind == "constant" else UntimedTwin(timing.kind, open_untimed),
         **facts,
     )

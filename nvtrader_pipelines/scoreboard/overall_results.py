@@ -1,20 +1,19 @@
 """PRUDEX and validation of all runs, computed once per contest."""
 
 import hashlib
-import multiprocessing
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 
 import polars as pl
 
+from nvtrader_pipelines.components.executor import ProcessExecutor
 from nvtrader_pipelines.evaluation.prudex import prudex_compass
 from nvtrader_pipelines.evaluation.trial_validation import validate_sources
 from nvtrader_pipelines.experiments.code_digest import code_digest
 from nvtrader_pipelines.figures import prudex_figures
 from nvtrader_pipelines.figures.canvas import Picture, RenderedPicture
-from nvtrader_pipelines.scoreboard.parallel_calls import call_in_parallel
+from nvtrader_pipelines.policies.training import PRELOADED
 from nvtrader_pipelines.scoreboard.prudex_rows import read_prudex_record, stored_surrogate
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.home import Home
@@ -46,8 +45,8 @@ def precompute_results(home: Home, contest: str) -> Iterator[None]:
     if (os.cpu_count() or 1) < 2:
         yield
         return
-    # a spawned process imports less than one forked from the server of trainings, which has torch
-    with call_in_parallel(multiprocessing.get_context("spawn"), [partial(compute_results, home, contest)]):
+    with ProcessExecutor(1, PRELOADED) as executor:  # as the shards of scorecards, whose server it may start
+        executor.submit(compute_results, home, contest)
         yield
 
 

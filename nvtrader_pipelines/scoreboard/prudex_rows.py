@@ -5,10 +5,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.components.text import short_id
+from nvtrader_pipelines.evaluation.prudex.explainability import Answer, Surrogate, surrogate_of_walk
 from nvtrader_pipelines.evaluation.prudex.holdings import WindowHoldings
 from nvtrader_pipelines.evaluation.prudex.record import ACTIONS, CURVES, RETURNS, RUNS, PrudexRecord, latest_runs
-from nvtrader_pipelines.evaluation.prudex.surrogates import Answer, Surrogate, surrogate_of_walk
 from nvtrader_pipelines.experiments.code_digest import code_digest
 from nvtrader_pipelines.market.features import FEATURES as MARKET_FEATURES
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
@@ -54,8 +54,8 @@ def stored_surrogate(results: ResultStore) -> Surrogate:
         if id(features) not in of_features:
             of_features[id(features)] = features.hash_rows().to_numpy().tobytes()
         content = hashlib.sha256(f"surrogate|{code}|{features.columns}".encode() + of_features[id(features)])
-        for each in walk:
-            content.update(repr(each.symbols).encode() + each.sessions.tobytes() + each.weights.tobytes())
+        for holdings in walk:
+            content.update(repr(holdings.symbols).encode() + holdings.sessions.tobytes() + holdings.weights.tobytes())
         known = results.get(content.hexdigest())
         if known is None:
             known = results[content.hexdigest()] = Result(surrogate_of_walk(walk, features))

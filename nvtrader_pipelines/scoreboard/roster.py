@@ -11,8 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from nvtrader_pipelines.components.component import content_hash
-from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.evaluation.splits import Holdout
+from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.experiments.entrant_specs import (
     BaselineEntrantSpec,
     RunEntrantSpec,
@@ -54,19 +53,18 @@ class _EntrantReader:
 
         Sessions after the `test_last` of its experiment score it only with `after_tests`.
         """
-        found = self.runs.filter(pl.col("experiment") == key)
-        if found.is_empty():
-            found = self.runs.filter(pl.col("run_id").str.starts_with(key))
-            if len(found) != 1:
+        runs = self.runs.filter(pl.col("experiment") == key)
+        if runs.is_empty():
+            runs = self.runs.filter(pl.col("run_id").str.starts_with(key))
+            if len(runs) != 1:
                 raise StorageError(
-                    f"{name} must name one run or an experiment, but {len(found) or 'no'} completed runs match "
+                    f"{name} must name one run or an experiment, but {len(runs) or 'no'} completed runs match "
                     f"{key!r}; see `nvtrader runs`"
                 )
-        row = found.row(-1, named=True)
+        row = runs.row(-1, named=True)
         library = self.store.policies
         sealed = library.read_sealed(row["partition_key"], row["run_id"])
         spec = self.store.ledger.read(row["partition_key"])
-        test_last = spec.splitter.test_last if isinstance(spec.splitter, Holdout) else None
         return run_entrant(
             name,
             spec,
@@ -74,7 +72,7 @@ class _EntrantReader:
             library.read_run(sealed),
             sealed.chosen,
             sealed.thresholds,
-            latest=None if after_tests else test_last,
+            latest=None if after_tests else spec.splitter.test_last,
             run_id=sealed.run_id,
             training_seconds=training_seconds(self.store.ledger, sealed.run_id),
             warnings=sealed.warnings,
@@ -194,13 +192,13 @@ def _last_specs(store: Store, runs: pl.DataFrame, roster: Roster, experiments: C
     """Read the last version run per experiment and market; unreadable ones become problems of the roster."""
     of_them = runs.filter(pl.col("experiment").is_in(experiments))
     last = of_them.group_by("experiment", "source", maintain_order=True).last()
-    found = []
+    specs = []
     for name, key in last.select("experiment", "partition_key").iter_rows():
         try:
-            found.append(store.ledger.read(key))
+            specs.append(store.ledger.read(key))
         except StorageError as error:
             roster.problems[name] = str(error)
-    return found
+    return specs
 
 
 def distinct_baselines(specs: list[ExperimentSpec], taken: Collection[str] = ()) -> dict[str, BaselineEntrantSpec]:
@@ -208,7 +206,7 @@ def distinct_baselines(specs: list[ExperimentSpec], taken: Collection[str] = ())
 
     The specs are in the order of their runs, so that a baseline that is added later renames no earlier one.
     """
-    found: dict[str, BaselineEntrantSpec] = {}
+    baselines: dict[str, BaselineEntrantSpec] = {}
     known = set()
     for spec in specs:
         for rule in spec.all_baselines:
@@ -220,8 +218,8 @@ def distinct_baselines(specs: list[ExperimentSpec], taken: Collection[str] = ())
             names = [rule.kind, f"{rule.kind}-{short_id(digest)}"]
             if spec.market.source != specs[0].market.source:
                 names.insert(1, f"{rule.kind}-{spec.market.source}")
-            found[next(name for name in names if name not in found and name not in taken)] = each
-    return found
+            baselines[next(name for name in names if name not in baselines and name not in taken)] = each
+    return baselines
 
 
 def _read_beside(path: Path, file: str | None, suffix: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Scorecards: the results of one entrant in one contest, as a document and as a page."""
+"""Scorecards: the results of one entrant in one contest."""
 
 import hashlib
 import json
@@ -10,18 +10,13 @@ from typing import Any, Final, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, JsonValue
 
 from nvtrader_pipelines.components.component import canonical_json, content_hash
-from nvtrader_pipelines.components.ids import ID_LENGTH
+from nvtrader_pipelines.components.text import ID_LENGTH
 from nvtrader_pipelines.envs.fill_timing import FillTiming
-from nvtrader_pipelines.evaluation.timing_luck import opening_range
 from nvtrader_pipelines.experiments.entrant_specs import EntrantKind
 from nvtrader_pipelines.market.calendar import NEW_YORK, CalendarName, TradingCalendar
 from nvtrader_pipelines.portfolio.costs import CostModel
 
 FORMAT: Final = 1
-FRACTIONS = {  # metrics shown in percent
-    "total_return", "cagr", "volatility", "max_drawdown", "value_at_risk", "cvar", "hit_rate", "exposure",
-    "cost_per_year",
-}  # fmt: skip
 
 
 class ScorecardPart(BaseModel):
@@ -30,16 +25,12 @@ class ScorecardPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-def _is_new_york(calendar: str) -> bool:
-    return calendar == NEW_YORK.name
-
-
 class Contest(ScorecardPart):
     """Terms shared by entrants that are ranked together; every account starts in cash."""
 
     name: str = ""  # of the window; contests that differ only in name are the same
     source: str
-    calendar: CalendarName = Field(default=NEW_YORK.name, exclude_if=_is_new_york)  # of the source
+    calendar: CalendarName = Field(NEW_YORK.name, exclude_if=lambda name: name == NEW_YORK.name)  # of the source
     panel_digest: str  # panel with all names of the source
     first_session: date
     last_session: date
@@ -199,8 +190,8 @@ class Scorecard(ScorecardPart):
         """Row of `evaluation.scorecards`."""
         inference, contest = self.inference or Inference(), self.contest
         worst = min(
-            (each for each in self.stress if each.total_return is not None),
-            key=lambda each: each.total_return or 0.0,
+            (result for result in self.stress if result.total_return is not None),
+            key=lambda result: result.total_return or 0.0,
             default=None,
         )
         moment = f"{self.entrant}|{self.digest}|{self.measured.judged_at.isoformat()}"
@@ -217,8 +208,8 @@ class Scorecard(ScorecardPart):
             "last_session": contest.last_session if contest else None,
             "n_sessions": contest.n_sessions if contest else None,
             "rebal_freq": self.rebal_freq,
-            "train_first": min((each.first for each in self.data.trained), default=None),
-            "train_last": max((each.last for each in self.data.trained), default=None),
+            "train_first": min((span.first for span in self.data.trained), default=None),
+            "train_last": max((span.last for span in self.data.trained), default=None),
             "run_id": self.run_id,
             **_interval_columns("sharpe", self.metric("sharpe")),
             "openings": list(self.openings),
@@ -257,153 +248,3 @@ METRICS_WITHOUT_INTERVAL = (
 
 def _interval_columns(name: str, metric: Metric) -> dict[str, float | None]:
     return {name: metric.value, f"{name}_low": metric.low, f"{name}_high": metric.high}
-
-
-def markdown(card: Scorecard) -> str:
-    """Render the card as a Markdown page."""
-    parts = [f"# Scorecard: {card.entrant}", _heading(card)]
-    if card.refusal:
-        return "\n\n".join([*parts, f"**Not scored**: {card.refusal}", *_configuration_section(card)]) + "\n"
-    parts += [
-        _render_section("Result, net of costs", {**_metric_rows(card.metrics), **_openings_row(card)}),
-        *_luck_section(card),
-        *_timing_section(card),
-    ]
-    parts += [*_stress_section(card), _data_section(card)]
-    warned = [f"- {warning}" for warning in card.warnings] or ["none"]
-    return (
-        "\n\n".join(
-            [*parts, "## Warnings\n\n" + "\n".join(warned), _measurements_section(card), *_configuration_section(card)]
-        )
-        + "\n"
-    )
-
-
-def _heading(card: Scorecard) -> str:
-    contest = card.contest
-    if contest is None:
-        return f"{card.kind or 'entrant'}, {card.measured.judged_at:%Y-%m-%d %H:%M} UTC"
-    costs = " + ".join(_format_cost(cost) for cost in contest.costs) or "none"
-    return (
-        f"{card.kind}, scored {card.measured.judged_at:%Y-%m-%d %H:%M} UTC on `{contest.source}`, "
-        f"{contest.first_session} to {contest.last_session} ({contest.n_sessions} sessions). Contest {contest.name} "
-        f"`{contest.digest}`: orders fill at the {contest.fill}, costs {costs}, gross at most {contest.gross_limit:g}, "
-        f"start in cash; decides every {_format_sessions(card.rebal_freq)}."
-    )
-
-
-def _format_sessions(count: int | None) -> str:
-    return "session" if count == 1 else f"{count} sessions"
-
-
-def _format_cost(cost: CostModel) -> str:
-    settings = cost.model_dump(exclude={"kind"})
-    return f"{cost.kind} ({', '.join(f'{name} {value:g}' for name, value in settings.items())})"
-
-
-def _render_section(title: str, rows: Mapping[str, str]) -> str:
-    lines = [f"| {name} | {text} |" for name, text in rows.items()]
-    return "\n".join([f"## {title}", "", "| | |", "|---|---:|", *lines])
-
-
-def _metric_rows(metrics: Mapping[str, Metric]) -> dict[str, str]:
-    return {
-        name.replace("_", " "): _format_metric(metric, percent=name in FRACTIONS) for name, metric in metrics.items()
-    }
-
-
-def _openings_row(card: Scorecard) -> dict[str, str]:
-    spread = opening_range(card.openings)
-    return {"sharpe over its openings": f"{spread[0]:.2f} to {spread[1]:.2f}"} if spread else {}
-
-
-def _format_metric(metric: Metric, *, percent: bool = False) -> str:
-    if metric.value is None:
-        return "-"
-    if metric.low is not None and metric.high is not None:  # of a Sharpe ratio: the draws support two digits
-        return f"{metric.value:.2f} [{metric.low:.2f}, {metric.high:.2f}]"
-    form = ".2%" if percent else ".4g"
-    return f"{metric.value:{form}}"
-
-
-def _luck_section(card: Scorecard) -> list[str]:
-    found = card.inference
-    if found is None:
-        return []
-    rows = {
-        "probabilistic Sharpe ratio (above 0)": _format_metric(Metric(value=found.probabilistic_sharpe)),
-        "best baseline, in hindsight": found.best_baseline or "-",
-        "information ratio against it": _format_metric(found.information_ratio),
-        "deflated information ratio": _format_metric(Metric(value=found.deflated_information_ratio)),
-        "trials on these data": "-" if found.n_trials is None else str(found.n_trials),
-    }
-    return [_render_section("Inference", rows), *([found.note] if found.note else [])]
-
-
-def _timing_section(card: Scorecard) -> list[str]:
-    found = card.timing
-    if found is None:
-        return []
-    pairs = {
-        "Sharpe ratio": (found.sharpe, found.sharpe_without, ".4g"),
-        "max drawdown": (found.max_drawdown, found.max_drawdown_without, ".2%"),
-        "turnover per year": (found.turnover_per_year, found.turnover_per_year_without, ".4g"),
-    }
-    lines = [f"| {name} | {timed:{form}} | {untimed:{form}} |" for name, (timed, untimed, form) in pairs.items()]
-    rows = ["## Timing", "", f"| | with {found.timing} | without |", "|---|---:|---:|", *lines]
-    return [
-        "\n".join(rows),
-        f"Difference of the Sharpe ratios {_format_metric(found.sharpe_difference)}; it changed {found.n_acted} of "
-        f"{found.n_decisions} decisions. {found.finding}",
-    ]
-
-
-def _stress_section(card: Scorecard) -> list[str]:
-    if not card.stress:
-        return []
-    lines = [
-        f"| {each.scenario} | {_format_metric(Metric(value=each.total_return), percent=True)} "
-        f"| {_format_metric(Metric(value=each.max_drawdown), percent=True)} "
-        f"| {_format_metric(Metric(value=each.difference), percent=True)} "
-        f"| {_format_metric(Metric(value=each.over_equal_weight), percent=True)} | {each.note} |"
-        for each in card.stress
-    ]
-    columns = ("scenario", "total return", "max drawdown", "less unstressed", "less 1/N", "")
-    head = ["## Stress", "", f"| {' | '.join(columns)} |", "|---|---:|---:|---:|---:|---|"]
-    return ["\n".join([*head, *lines])]
-
-
-def _data_section(card: Scorecard) -> str:
-    data = card.data
-    rows = {"names": str(data.n_symbols), "panel": f"`{(data.panel_digest or '')[:ID_LENGTH]}`"}
-    rows |= {name: f"snapshot {snapshot}" for name, snapshot in sorted(data.snapshot_ids.items())}
-    for i, each in enumerate(data.trained):
-        used = f", used from {each.used_from}" if each.used_from else ""
-        rows[f"trained {i + 1}"] = f"{each.first} to {each.last}{used}"
-    return _render_section("Data", rows)
-
-
-def _measurements_section(card: Scorecard) -> str:
-    found = card.measured
-    memory = None if found.peak_memory_bytes is None else found.peak_memory_bytes / 2**20
-    rows = {
-        "training": _format_seconds(card.training_seconds),
-        "scoring": _format_seconds(found.judging_seconds),
-        "decision latency, median": _format_milliseconds(found.latency_seconds),
-        "decision latency, 99 %": _format_milliseconds(found.latency_99),
-        "peak memory": "-" if memory is None else f"{memory:,.0f} MiB",
-        "code": f"`{card.code_version}`",
-    }
-    return _render_section("Measurements", rows)
-
-
-def _format_seconds(value: float | None) -> str:
-    return "unknown" if value is None else f"{value:,.1f} s"
-
-
-def _format_milliseconds(value: float | None) -> str:
-    return "-" if value is None else f"{1e3 * value:.3f} ms"
-
-
-def _configuration_section(card: Scorecard) -> list[str]:
-    return [f"## Configuration\n\n```json\n{json.dumps(card.configuration, indent=1, sort_keys=True)}\n```"]

@@ -74,7 +74,7 @@ class TrialPopulation:
     def of(cls, trials: Trials, n_sessions: int, attempts: Mapping[str, float | None]) -> "TrialPopulation":
         """Build from all trials of a market in a contest of so many sessions, and its earlier external attempts."""
         used = deflation_trials(trials.known)
-        missing = sum(1.0 - len(each.sessions) / n_sessions for each in trials.known if not each.unranked_reason)
+        missing = sum(1.0 - len(trial.sessions) / n_sessions for trial in trials.known if not trial.unranked_reason)
         return cls(
             trials.names,
             np.array([trial.sharpe["best_baseline"] for trial in used]),
@@ -127,19 +127,19 @@ def score_entrants(
     scored_in, runs = None, []
     named_contest = default_contest(market.whole, entrants, market.panels, market.contests)
     first = admit_entrants(market.whole, entrants, market.panels, named_contest)
-    digests = [backtest_digest(each, market.panels[each.name], first.contest) for each in first.admitted]
+    digests = [backtest_digest(entrant, market.panels[entrant.name], first.contest) for entrant in first.admitted]
     with market.start_shards(sum(digest not in market.results for digest in digests)) as n_shards:
         if n_shards > 1:
             run_shard(first, market, meter, report, (0, n_shards))
     while True:
         eligible = [entrant for entrant in entrants if entrant.name not in failed]
-        found = admit_entrants(market.whole, eligible, market.panels, named_contest)
-        if (scored_in, tuple(run.entrant for run in runs)) == (found.contest, found.admitted):
+        admission = admit_entrants(market.whole, eligible, market.panels, named_contest)
+        if (scored_in, tuple(run.entrant for run in runs)) == (admission.contest, admission.admitted):
             break
-        scored_in = found.contest
-        runs, more = _run_all(scored_in, found.admitted, market, meter, report)
+        scored_in = admission.contest
+        runs, more = _run_all(scored_in, admission.admitted, market, meter, report)
         failed |= more
-    contest, reasons = found.contest, {**found.refused, **failed}
+    contest, reasons = admission.contest, {**admission.refused, **failed}
     cards = []
     if runs:
         stress = stress_results(contest, [run.entrant for run in runs], market.returns, report, market.results)
@@ -162,7 +162,7 @@ def run_shard(
 
 def _known_backtests(contest: Contest, admitted: Sequence[Entrant], market: SourceMarket) -> dict[str, Result]:
     """Stored backtests of the admitted entrants, by name."""
-    digests = {each.name: backtest_digest(each, market.panels[each.name], contest) for each in admitted}
+    digests = {entrant.name: backtest_digest(entrant, market.panels[entrant.name], contest) for entrant in admitted}
     return {name: result for name, digest in digests.items() if (result := market.results.get(digest))}
 
 
@@ -171,23 +171,25 @@ def _run_all(
 ) -> tuple[list[ContestRun], dict[str, str]]:
     """Backtest the admitted entrants; return their runs and the reasons of failed ones."""
     panels, known = market.panels, _known_backtests(contest, admitted, market)
-    new = [each for each in admitted if each.name not in known]
+    new = [entrant for entrant in admitted if entrant.name not in known]
     window = f"{contest.first_session} to {contest.last_session} on {contest.source}"
     if known:
         report(f"{len(known)} entrants were already walked over {window}, {len(new)} are new")
-    found = {
-        each.name: unpack_backtest(known[each.name], each, panels[each.name]) for each in admitted if each not in new
+    backtests = {
+        entrant.name: unpack_backtest(known[entrant.name], entrant, panels[entrant.name])
+        for entrant in admitted
+        if entrant not in new
     }
     failed, countdown = {}, Countdown(len(new), meter.clock)
     for entrant in new:
         try:
-            run = found[entrant.name] = run_contest_backtest(entrant, panels[entrant.name], contest, meter)
+            run = backtests[entrant.name] = run_contest_backtest(entrant, panels[entrant.name], contest, meter)
             market.results[backtest_digest(entrant, panels[entrant.name], contest)] = pack_backtest(run)
             report(f"{entrant.name}: {window} ({countdown.count()})")
         except ValueError as error:
             failed[entrant.name] = str(error)
             report(f"{entrant.name} is refused: {error} ({countdown.count()})")
-    return [found[each.name] for each in admitted if each.name in found], failed
+    return [backtests[entrant.name] for entrant in admitted if entrant.name in backtests], failed
 
 
 def score_runs(
@@ -198,28 +200,28 @@ def score_runs(
     judged_at: datetime,
 ) -> list[Scorecard]:
     """Build a card for each contest run; the best baseline is one of the runs."""
-    curves = pl.concat([each.curves for each in runs])
+    curves = pl.concat([run.curves for run in runs])
     verdict = evaluate(curves, pl.concat(_pad_weights(runs)), contest.first_session, contest.periods_per_year)
     whole = verdict.filter(pl.col("period") == "all").rows_by_key("policy", named=True, unique=True)
-    net = {each.entrant.name: each.curves["net_return"].to_numpy() for each in runs}
+    net = {run.entrant.name: run.curves["net_return"].to_numpy() for run in runs}
     best = {name: baseline for name in net if isinstance(baseline := whole[name]["best_baseline"], str)}
     intervals = _information_ratio_intervals(net, best, contest.periods_per_year)
     attempts = {}
-    for each in runs:
-        if each.entrant.kind in EXTERNAL_KINDS:
-            ratio = _information_ratio(net, each.entrant.name, best)
-            attempts[attempt_id(each.entrant.configuration)] = ratio
+    for run in runs:
+        if run.entrant.kind in EXTERNAL_KINDS:
+            ratio = _information_ratio(net, run.entrant.name, best)
+            attempts[attempt_id(run.entrant.configuration)] = ratio
     population = population.with_attempts(attempts)
     return [
-        _build_card(contest, each, whole[each.entrant.name], judged_at).model_copy(
+        _build_card(contest, run, whole[run.entrant.name], judged_at).model_copy(
             update={
                 "inference": _infer(
-                    each.entrant, net, best.get(each.entrant.name), intervals, population, contest.periods_per_year
+                    run.entrant, net, best.get(run.entrant.name), intervals, population, contest.periods_per_year
                 ),
-                "stress": stress.get(each.entrant.name, ()),
+                "stress": stress.get(run.entrant.name, ()),
             }
         )
-        for each in runs
+        for run in runs
     ]
 
 
@@ -281,12 +283,12 @@ def _build_card(contest: Contest, run: ContestRun, row: Mapping[str, object], ju
 
 
 def _warnings(contest: Contest, run: ContestRun) -> list[str]:
-    found = [SURVIVORSHIP] if contest.source == "sample" else []
+    warnings = [SURVIVORSHIP] if contest.source == "sample" else []
     if contest.fill == "next_close":
-        found.append(f"orders fill at the next_close instead of the next_open: {no_opens(run.panel)}")
+        warnings.append(f"orders fill at the next_close instead of the next_open: {no_opens(run.panel)}")
     if run.panel.delisted.any():
-        found.append("a delisted name pays its last price in cash without cost: an optimistic assumption")
-    return found
+        warnings.append("a delisted name pays its last price in cash without cost: an optimistic assumption")
+    return warnings
 
 
 def _float(value: object) -> float | None:
@@ -355,12 +357,12 @@ def _try_statistic(statistic: Callable[[], float], notes: list[str]) -> float | 
 
 def _pad_weights(runs: Sequence[ContestRun]) -> list[pl.DataFrame]:
     """Pad the weights of the action logs to equal length, with 0 for absent names."""
-    widest = max(len(each.panel.symbols) for each in runs)
+    widest = max(len(run.panel.symbols) for run in runs)
     return [
-        each.actions.with_columns(
+        run.actions.with_columns(
             executed_weights=pl.concat_list(
-                pl.lit([0.0] * (widest - len(each.panel.symbols)), dtype=pl.List(pl.Float64)), "executed_weights"
+                pl.lit([0.0] * (widest - len(run.panel.symbols)), dtype=pl.List(pl.Float64)), "executed_weights"
             )
         )
-        for each in runs
+        for run in runs
     ]

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from nvtrader_pipelines.storage.damage.home_check import require_intact
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
@@ -21,19 +20,17 @@ class OpenHome:
     is_served: bool = False  # by the service, which closes killed runs by itself
 
     @classmethod
-    def find(cls, folder: Path | None = None, *, is_quiet: bool = False, is_intact: bool = True) -> Self:
+    def find(cls, folder: Path | None = None, *, is_quiet: bool = False) -> Self:
         """Open a home, chosen as by `require_home`, for the current user.
 
         Args:
             folder: folder of the home.
             is_quiet: whether to show no progress.
-            is_intact: whether the home must have no damaged file.
 
         Raises:
             ValueError: if there is no home.
-            DamagedFileError: if a file that every command depends on is damaged.
         """
-        return cls(open_store(folder) if is_intact else Store(require_home(folder)), current_user(), is_quiet)
+        return cls(open_store(folder), current_user(), is_quiet)
 
 
 def require_home(folder: Path | None = None) -> Home:
@@ -66,11 +63,8 @@ def open_store(folder: Path | None = None) -> Store:
 
     Raises:
         ValueError: if there is no home.
-        DamagedFileError: if a file that every command depends on is damaged.
     """
-    home = require_home(folder)
-    require_intact(home)
-    return Store(home)
+    return Store(require_home(folder))
 
 
 def current_user() -> str:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from nvtrader_pipelines.storage.files import require_picture_path
+
 
 def require_file_path(path: str | Path) -> Path:
     """Return the path of a file to write.
@@ -29,6 +31,4 @@ def picture_path(output: str | Path | None, default: Path) -> Path:
     Raises:
         ValueError: if it does not end in .png or .svg, is a folder or a device, or its folder does not exist.
     """
-    from nvtrader_pipelines.storage.picture_files import require_picture_path
-
     return require_picture_path(require_file_path(output)) if output else default

@@ -38,7 +38,6 @@ class Pipeline(WholeHome):
 
         Raises:
             ValueError: if there is no home.
-            DamagedFileError: if a file that every command depends on is damaged.
         """
         opened = OpenHome.find(None if home is None else Path(home), is_quiet=quiet)
         super().__init__(opened)
@@ -59,7 +58,7 @@ class Pipeline(WholeHome):
         Raises:
             StorageError: if the folder holds anything else.
         """
-        from nvtrader_pipelines.storage.new_home import create_home
+        from nvtrader_pipelines.storage.home import create_home
 
         if not (exist_ok and Home.at(Path(home)).experiments.is_dir()):
             create_home(Path(home))

@@ -1,18 +1,17 @@
 """Progress of a search session: a live table on a terminal, lines elsewhere."""
 
 import signal
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeGuard
+from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from nvtrader_pipelines.research.journal import Knobs, Line, TrialJudged, changed_values
-from nvtrader_pipelines.research.recorded_session import RecordedSession
+from nvtrader_pipelines.research.journal import Line
+from nvtrader_pipelines.research.recorded_session import RecordedSession, TrialView, trial_views
 from nvtrader_pipelines.research.session_progress import SessionProgress
 from nvtrader_pipelines.research.verdict import Standing
 from nvtrader_pipelines.service.consoles import wide_console
@@ -68,18 +67,12 @@ class ProgressTable(SessionProgress):
 
     def __init__(self, recorded: RecordedSession) -> None:
         super().__init__(recorded)
-        self._base: Knobs = dict(self.spec.space().base_values)
-        self._last: deque[TrialJudged] = deque((line for line in self.lines if _is_new(line)), N_ROWS)
-        self._best_sharpes: dict[int, float] = {}  # of all seeds of the best trial so far, by proposal
+        self._last = trial_views(self.lines)[-N_ROWS:]
 
     def add(self, line: Line) -> None:
         """Add a line."""
         super().add(line)
-        if _is_new(line):
-            self._last.append(line)
-            best = self.state.best if self.state else None
-            if self.state and best and best.current_lead:
-                self._best_sharpes[line.proposal] = self.state.base.sharpe + best.current_lead.difference
+        self._last = trial_views(self.lines)[-N_ROWS:]
 
     def draw(self) -> Group:
         """Draw the table."""
@@ -89,23 +82,18 @@ class ProgressTable(SessionProgress):
         for name in ("Sharpe", "best", "t", "s"):
             table.add_column(name, justify="right", no_wrap=True)
         table.add_column("standing", no_wrap=True)
-        for row in self._last:
-            lead = row.lead
-            figures = (row.sharpe, self._best_sharpes.get(row.proposal), lead and lead.t, row.seconds)
-            cells = ("" if figure is None else f"{figure:.2f}" for figure in figures)
-            table.add_row(str(row.trial), self._knobs(row), *cells, self._standing(row))
+        for trial in self._last:
+            table.add_row(*_cells(trial))
         return Group(table, Text(self.best), Text(self.remaining))
 
-    def _knobs(self, row: TrialJudged) -> str:
-        """Values of the knobs that differ from the base."""
-        values = row.knobs or row.proposed
-        return ", ".join(f"{name} {value:.4g}" for name, value in changed_values(values, self._base).items())
 
-    def _standing(self, row: TrialJudged) -> str:
-        trial = self.state.trials.get(row.spec_hash) if self.state else None
-        standing = trial.standing if trial else row.standing
-        return row.status if standing is Standing.PRUNED else standing
-
-
-def _is_new(line: Line) -> TypeGuard[TrialJudged]:
-    return isinstance(line, TrialJudged) and line.status != "known"
+def _cells(trial: TrialView) -> list[str]:
+    """Cells of a trial; its own figures are those of the first seed."""
+    line, standing = trial.line, trial.trial.standing
+    figures = (line.sharpe, trial.after.sharpe_of(trial.after.best), line.lead and line.lead.t, line.seconds)
+    return [
+        str(trial.number),
+        ", ".join(f"{name} {value:.4g}" for name, value in trial.changed.items()),
+        *("" if figure is None else f"{figure:.2f}" for figure in figures),
+        line.status if standing is Standing.PRUNED else standing,
+    ]

@@ -17,6 +17,7 @@ from nvtrader_pipelines.execution.orders import Fill
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import create_aside
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.read_sources import note_read
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS states (session TEXT PRIMARY KEY, document TEXT NOT NULL);
@@ -42,6 +43,7 @@ def book_path(home: Home, account: str) -> Path:
 
 def open_books(home: Home) -> "dict[str, SqliteBook]":
     """Open the books of all accounts that have one, by account."""
+    note_read(book_path(home, "").parent)
     return {path.stem: SqliteBook(home, path.stem) for path in sorted(book_path(home, "").parent.glob("*.db"))}
 
 
@@ -153,14 +155,15 @@ class SqliteBook:
         ]
 
     def _read(self, model: type[Document], document: str) -> Document:
-        with self._storage_errors():
+        with _storage_errors(self.path):
             return model.model_validate_json(document)
 
     def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
+        note_read(self.path)
         if not self.path.exists():
             return []
-        self._require_content()
-        with self._storage_errors(), self._read_connection() as book:
+        _require_content(self.path)
+        with _storage_errors(self.path), self._read_connection() as book:
             has_tables = book.execute(PROBE).fetchone()
             return book.execute(query, values).fetchall() if has_tables else []
 
@@ -171,47 +174,50 @@ class SqliteBook:
             yield self._book
             return
         # SQLite removes both at the last close, but not in mode `ro`
-        with closing(self._connect(self.path, "rw", PROBE)) as book:
+        with closing(_connect(self.path, "rw", PROBE)) as book:
             yield book
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._storage_errors(), self._book:
+        with _storage_errors(self.path), self._book:
             yield self._book
-
-    @contextmanager
-    def _storage_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except (sqlite3.Error, ValidationError) as error:
-            is_intact = isinstance(error, sqlite3.OperationalError)  # a lock or a full disk, no damage
-            remedy = "fix that and try again" if is_intact else REMEDY
-            raise StorageError(f"{self.path} cannot be used as the book of an account ({error}); {remedy}") from error
 
     @cached_property
     def _book(self) -> sqlite3.Connection:
         if not self.path.exists():
             with create_aside(self.path) as new:
-                self._connect(new, "rwc", SETUP).close()
-        self._require_content()
-        book = self._connect(self.path, "rw", SETUP)
+                _connect(new, "rwc", SETUP).close()
+        _require_content(self.path)
+        book = _connect(self.path, "rw", SETUP)
         weakref.finalize(self, book.close)
         return book
 
-    def _require_content(self) -> None:
-        if not self.path.stat().st_size:
-            raise StorageError(f"{self.path}, the book of an account, is empty; {REMEDY}")
 
-    def _connect(self, path: Path, mode: str, script: str) -> sqlite3.Connection:
-        address = f"{path.absolute().as_uri()}?mode={mode}"
-        # a garbage collection in any thread may close it
-        book = sqlite3.connect(address, timeout=10.0, uri=True, check_same_thread=False)
-        try:
-            book.executescript(script)
-        except sqlite3.Error:
-            book.close()
-            raise
-        return book
+@contextmanager
+def _storage_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (sqlite3.Error, ValidationError) as error:
+        is_intact = isinstance(error, sqlite3.OperationalError)  # a lock or a full disk, no damage
+        remedy = "fix that and try again" if is_intact else REMEDY
+        raise StorageError(f"{path} cannot be used as the book of an account ({error}); {remedy}") from error
+
+
+def _require_content(path: Path) -> None:
+    if not path.stat().st_size:
+        raise StorageError(f"{path}, the book of an account, is empty; {REMEDY}")
+
+
+def _connect(path: Path, mode: str, script: str) -> sqlite3.Connection:
+    address = f"{path.absolute().as_uri()}?mode={mode}"
+    # a garbage collection in any thread may close it
+    book = sqlite3.connect(address, timeout=10.0, uri=True, check_same_thread=False)
+    try:
+        book.executescript(script)
+    except sqlite3.Error:
+        book.close()
+        raise
+    return book
 
 
 def _cancel(book: sqlite3.Connection, order_id: str, reason: str) -> None:

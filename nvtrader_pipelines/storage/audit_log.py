@@ -24,6 +24,7 @@ from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock, write_atomically
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.read_sources import note_read
 
 FIRST_CHAIN = "0" * 64  # stands for the row before the first
 _BEGIN = b'{"event_id":"'
@@ -181,6 +182,7 @@ class JsonlAudit:
 
     def _refresh(self) -> bytes:
         """Read rows appended since the last read, and return the incomplete last line, if any."""
+        note_read(self.path)
         try:
             with self.path.open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -229,22 +231,11 @@ class JsonlAudit:
     def _write(self, rows: Sequence[AuditRow]) -> None:
         content = b"".join(row.content for row in rows)
         if self.path.exists():
-            self._extend(content)
+            _extend(self.path, self._end, content)
         elif rows:
             write_atomically(self.path, content)  # never empty, so that an empty file is a damaged one
         for row in rows:
             self._add(row)
-
-    def _extend(self, content: bytes) -> None:
-        with self.path.open("r+b", buffering=0) as file:
-            file.seek(self._end)
-            try:
-                if file.write(content) != len(content):
-                    raise OSError(errno.ENOSPC, "the disk took only part of the rows")
-                os.fsync(file.fileno())
-            except OSError:
-                file.truncate(self._end)
-                raise
 
     def _set_aside(self, torn: bytes) -> None:
         """Move an incomplete last line to a file of its own."""
@@ -257,6 +248,18 @@ class JsonlAudit:
         else:
             self.path.unlink()
         _LOG.warning("the audit ended in an incomplete row; it was never committed and is set aside as %s", aside)
+
+
+def _extend(path: Path, end: int, content: bytes) -> None:
+    with path.open("r+b", buffering=0) as file:
+        file.seek(end)
+        try:
+            if file.write(content) != len(content):
+                raise OSError(errno.ENOSPC, "the disk took only part of the rows")
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(end)
+            raise
 
 
 def _body(event: AuditEvent) -> bytes:

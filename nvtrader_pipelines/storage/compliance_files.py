@@ -1,7 +1,6 @@
 """Compliance files that people write: risk limits, sectors, sales at a loss."""
 
 import csv
-import os
 from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
@@ -11,7 +10,7 @@ from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import TICKER
 from nvtrader_pipelines.storage.documents import read_document, validate_document
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import require_regular_file
+from nvtrader_pipelines.storage.files import has_file, require_regular_file
 from nvtrader_pipelines.storage.home import Home
 
 LIMITS, SECTORS, LOSS_SALES = "limits.yaml", "sectors.csv", "loss_sales.csv"
@@ -26,7 +25,7 @@ def read_limits(home: Home) -> RiskLimits:
         StorageError: if the file is not a valid set of limits, or sets `min_net`, which no pipeline can enforce.
     """
     path = home.compliance / LIMITS
-    if not os.path.lexists(path):  # a dangling symlink is an error, not a missing file
+    if not has_file(path):
         return RiskLimits()
     limits = validate_document(read_document(path), RiskLimits, f"{path.name} is not a valid set of limits")
     if limits.min_net > 0.0:
@@ -100,7 +99,7 @@ def _day(text: str, where: str) -> date:
 
 def _rows(path: Path, columns: tuple[str, ...], more: tuple[str, ...] = ()) -> Iterator[tuple[int, Sequence[str]]]:
     """Yield line number and values per row of a CSV file with `columns` and maybe `more`."""
-    if not os.path.lexists(path):  # a dangling symlink is an error, not a missing file
+    if not has_file(path):
         return
     require_regular_file(path)
     try:

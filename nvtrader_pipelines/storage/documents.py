@@ -12,6 +12,7 @@ from nvtrader_pipelines.components.component import kind_named
 from nvtrader_pipelines.components.explanation import KEY, Written, explain, format_value
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import require_regular_file
+from nvtrader_pipelines.storage.read_sources import note_read
 
 Model = TypeVar("Model", bound=BaseModel)
 MAX_BYTES = 256 << 10  # of a file; PyYAML reads it in two seconds
@@ -222,8 +223,9 @@ def resolve_document(path: Path, extending: tuple[Path, ...] = ()) -> YamlDocume
         raise StorageError(f"{path.name}: extends must be a path relative to this file, found {format_value(base)}")
     target = (path.parent / base).resolve()
     if target in chain:
-        circle = " extends ".join(each.name for each in (*chain[chain.index(target) :], target))
+        circle = " extends ".join(path.name for path in (*chain[chain.index(target) :], target))
         raise StorageError(f"{circle}: files must not extend each other in a circle; remove one extends")
+    note_read(target)
     if not target.is_file():
         raise StorageError(f"{path.name} extends {base}, but {target} is not a file; give a relative path to one")
     inherited = resolve_document(target, chain)

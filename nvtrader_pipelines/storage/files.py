@@ -1,4 +1,4 @@
-"""Atomic writes and locks between processes."""
+"""Atomic writes, also of pictures, and locks between processes."""
 
 import contextlib
 import errno
@@ -12,14 +12,19 @@ import sqlite3
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
+from nvtrader_pipelines.storage.read_sources import note_read
+
+if TYPE_CHECKING:  # matplotlib takes long to import
+    from nvtrader_pipelines.figures.canvas import Picture, RenderedPicture
 
 DATABASE_REMEDY = "see `nvtrader doctor`"
 JOURNALS = ("-journal", "-wal", "-shm")  # ends of the names of a database's files
 MAX_HASHED_BYTES = 256 << 20
 IMMUTABLE = {"immutable": "1", "uri": "true"}  # options of SQLAlchemy for the URI of a database that does not change
+PICTURE_FORMATS = (".png", ".svg")
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -126,6 +131,12 @@ def escape_name(path: Path) -> str:
     return os.fsencode(path.as_posix()).decode("utf-8", "backslashreplace")
 
 
+def has_file(path: Path) -> bool:
+    """Whether there is a file of people; a dangling symlink is an error, not a missing file."""
+    note_read(path)
+    return os.path.lexists(path)
+
+
 def require_regular_file(path: Path) -> None:
     """Require a regular file (or none) with a UTF-8 name, before it is opened.
 
@@ -133,6 +144,7 @@ def require_regular_file(path: Path) -> None:
         StorageError: if it is a folder, a named pipe, a socket, a device or a dangling symlink, or its name is not
             UTF-8.
     """
+    note_read(path)
     name = escape_name(Path(path.name))
     if name != path.name:
         raise StorageError(f"a file's name must be UTF-8, but found {name}; rename it")
@@ -174,7 +186,7 @@ def require_new_folder(folder: Path) -> None:
     Raises:
         StorageError: if it holds files, is a file or lies below one.
     """
-    place = next(each for each in (folder, *folder.parents) if each.exists())
+    place = next(parent for parent in (folder, *folder.parents) if parent.exists())
     if not place.is_dir():
         raise StorageError(f"a home needs a new or empty folder, but {place} is a file; name another")
     if place == folder and any(folder.iterdir()):
@@ -211,3 +223,21 @@ def read_only_uri(path: Path) -> str | None:
     if not path.exists() or os.access(path.parent, os.W_OK):
         return None
     return path.absolute().as_uri()
+
+
+def require_picture_path(path: Path) -> Path:
+    """Return the path of a picture to write.
+
+    Raises:
+        ValueError: if its suffix is neither .png nor .svg.
+    """
+    if path.suffix.lower() not in PICTURE_FORMATS:
+        found = f"ends in {path.suffix}" if path.suffix else "has no suffix"
+        raise ValueError(f"the name of a picture must end in .png or .svg, but {path.name} {found}; name another path")
+    return path
+
+
+def write_picture(path: Path, picture: "Picture | RenderedPicture") -> None:
+    """Write a picture in the format that the suffix of the path names."""
+    suffix = require_picture_path(path).suffix.lower()
+    write_atomically(path, picture.svg() if suffix == ".svg" else picture.png())

@@ -1,4 +1,4 @@
-"""Paths of a home: `data/` holds inputs and records, `warehouse/` what is built from them."""
+"""Home: inputs and records in `data/`, what is built from them in `warehouse/`."""
 
 import os
 import re
@@ -7,9 +7,21 @@ from pathlib import Path
 from typing import Self
 
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.files import require_new_folder, write_atomically
 
 VARIABLE = "NVTRADER_HOME"
 URL_PARTS = re.compile(r"\?|%[0-9A-Fa-f]{2}")  # of paths that Dagster, MLflow and DuckDB read as URLs
+PACKAGE = Path(__file__).resolve().parents[1]
+SHIPPED_FILES = (  # below `data/`; pyproject.toml puts the same files into the wheel
+    "market.yaml",
+    "experiments/cufolio.yaml",
+    "experiments/ppo-cvar.yaml",
+    "experiments/ppo-growth.yaml",
+    "experiments/ppo-residual.yaml",
+    "accounts/README.md",
+    "compliance/README.md",
+    "compliance/sectors.csv",
+)
 
 
 class _Place:
@@ -58,7 +70,7 @@ class Home:
     training_curves = _Place("warehouse/training_curves")  # a file per run that grows while it trains
     scorecards = _Place("warehouse/scorecards")  # in a folder per entrant, and the list of entrants last scored
     judgements = _Place("warehouse/judgements")  # backtests and stress tests by digest
-    report = _Place("warehouse/report.html")  # scoreboard report, a single HTML file
+    report = _Place("warehouse/report.html")  # verdict, scoreboard and tear sheets, a single HTML file
     exports = _Place("exports")  # files that queries and exports write
     mlflow = _Place("warehouse/mlflow")  # MLflow store
     mlflow_database = _Place("warehouse/mlflow/mlflow.db")
@@ -97,3 +109,20 @@ class Home:
 def lock_path(home: Home, name: str) -> Path:
     """Path of the lock of a table, the catalog, or work that must not run concurrently."""
     return home.iceberg / ".locks" / f"{name}.lock"
+
+
+def create_home(root: Path) -> Home:
+    """Create a home with the shipped market file, experiments and compliance files.
+
+    Raises:
+        StorageError: if the folder is not empty, or is or lies below a file, or its path reads as a URL.
+    """
+    home = Home.at(root)
+    require_new_folder(home.root)
+    packaged = PACKAGE / "shipped"  # in a wheel only; a checkout has the files in its own `data/`
+    source = packaged if packaged.is_dir() else PACKAGE.parent / "data"
+    for name in SHIPPED_FILES:
+        write_atomically(home.root / "data" / name, (source / name).read_bytes())
+    home.landing.mkdir()
+    home.warehouse.mkdir()
+    return home

@@ -15,6 +15,7 @@ import polars as pl
 
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.read_sources import note_read
 
 DOCUMENT, MANIFEST = "result.json", "manifest.json"  # the manifest has the digest of every other file
 
@@ -50,11 +51,13 @@ class Judgements:
 
     def __contains__(self, digest: str, /) -> bool:
         """Whether a result of this digest is stored; `get` verifies its files."""
+        note_read(self._folder / digest)
         return (self._folder / digest / MANIFEST).exists()
 
     def get(self, digest: str, /) -> Result | None:
         """Return the result of this digest; None if missing. One whose files are not as stored is deleted."""
         place = self._folder / digest
+        note_read(place)
         try:
             files = {path.name: path.read_bytes() for path in place.iterdir()}
             if json.loads(files.pop(MANIFEST)) != {"result": digest, **_digests(files)}:

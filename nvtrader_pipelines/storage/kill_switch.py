@@ -10,6 +10,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock, write_atomically
 from nvtrader_pipelines.storage.home import Home, lock_path
+from nvtrader_pipelines.storage.read_sources import note_read, read_state
 
 VARIABLE = "NVTRADER_KILL_SWITCH"
 RELEASED = {"", "0"}  # values of the variable that do not engage it
@@ -49,11 +50,12 @@ class FileKillSwitch:
 
     def variable_reason(self) -> str | None:
         """Reason given by the variable, as a sentence, or None if it does not stop trading."""
-        value = os.environ.get(VARIABLE, "")
+        value = read_state(os.environ.get, VARIABLE, "")
         return None if value in RELEASED else f"the environment has {VARIABLE}={value}"
 
     def file_reason(self) -> str | None:
         """Reason given by the file, as a sentence, or None if there is no file."""
+        note_read(self.path)
         try:
             self.path.lstat()
         except FileNotFoundError:
@@ -67,6 +69,7 @@ class FileKillSwitch:
 
     def read(self) -> Halt | None:
         """Content of the file, or None if it cannot be read as a halt."""
+        note_read(self.path)
         try:
             if not self.path.is_file():  # reading a pipe or a device would never end
                 return None

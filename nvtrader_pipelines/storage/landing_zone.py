@@ -23,8 +23,8 @@ def landing_folder(home: Home, source: str) -> Path:
 
 def landed_paths(landing: Path) -> list[Path]:
     """List all but folders below a folder of the landing zone, without hidden and unfinished files."""
-    found = (path for path in landing.rglob("*") if not path.is_dir())
-    return sorted(path for path in found if not _is_unfinished(path.relative_to(landing)))
+    paths = (path for path in landing.rglob("*") if not path.is_dir())
+    return sorted(path for path in paths if not _is_unfinished(path.relative_to(landing)))
 
 
 def landed_files(home: Home) -> list[LandedFile]:
@@ -47,8 +47,8 @@ def deliver_files(home: Home, files: Sequence[Path], source: str = LANDING) -> N
     """
     contents: dict[str, bytes] = {}
     landing = home.landing.resolve()
-    paths = [path for each in files for path in (_price_files(each) if each.is_dir() else [each])]
-    for path in (each for each in paths if not each.resolve().is_relative_to(landing)):
+    paths = [path for file in files for path in (_price_files(file) if file.is_dir() else [file])]
+    for path in (path for path in paths if not path.resolve().is_relative_to(landing)):
         if path.name in contents:
             raise StorageError(f"delivered files need different names, but two are named {path.name}; rename one")
         if _is_unfinished(Path(path.name)):
@@ -67,8 +67,8 @@ def deliver_files(home: Home, files: Sequence[Path], source: str = LANDING) -> N
 
 
 def _price_files(folder: Path) -> list[Path]:
-    found = (path for path in sorted(folder.iterdir()) if path.is_file() and not _is_unfinished(Path(path.name)))
-    prices = [path for path in found if early_refusal(path.name, path.stat().st_size) is None]
+    paths = (path for path in sorted(folder.iterdir()) if path.is_file() and not _is_unfinished(Path(path.name)))
+    prices = [path for path in paths if early_refusal(path.name, path.stat().st_size) is None]
     if not prices:
         raise StorageError(f"{escape_name(folder)} must hold a file of prices, but holds none; correct its path")
     return prices
@@ -88,7 +88,7 @@ def _landed_file(path: Path, name: str) -> LandedFile:
 
 def store_copies(home: Home, files: list[LandedFile]) -> None:
     """Store each content once in `warehouse/deliveries`, so no overwritten delivery is lost."""
-    for file in (each for each in files if each.refusal is None):
+    for file in (file for file in files if file.refusal is None):
         digest = hashlib.sha256(file.content).hexdigest()
         copy = home.deliveries / f"{digest}{Path(file.name).suffix}"
         if not copy.exists() or copy.stat().st_size != len(file.content):

@@ -11,7 +11,7 @@ from nvtrader_pipelines.llm.client import LlmClient
 from nvtrader_pipelines.llm.endpoint import KEY_VARIABLE, Endpoint
 from nvtrader_pipelines.storage.documents import read_document, written_in
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.files import has_file, write_atomically
 from nvtrader_pipelines.storage.home import Home
 
 VARIABLES = {
@@ -51,14 +51,14 @@ def read_endpoint(home: Home) -> Endpoint | None:
     path = home.llm_file
     named = {field: os.environ.get(variable, "").strip() for field, variable in VARIABLES.items()}
     overrides = {field: value for field, value in named.items() if value}
-    has_file = os.path.lexists(path)  # a dangling symlink is an error, not a missing file
-    if not has_file and "base_url" not in overrides:
+    is_written = has_file(path)
+    if not is_written and "base_url" not in overrides:
         return None
-    document = read_document(path) if has_file else {}
+    document = read_document(path) if is_written else {}
     try:
         return Endpoint.model_validate({**document, **overrides})
     except ValidationError as error:
-        sources = [path.name] * has_file + [f"${VARIABLES[field]}" for field in overrides]
+        sources = [path.name] * is_written + [f"${VARIABLES[field]}" for field in overrides]
         problem = explain(error, Endpoint, written_in(document))
         raise StorageError(
             f"{' with '.join(sources)} is not a valid endpoint: {problem}"

@@ -3,7 +3,7 @@
 import numpy as np
 import polars as pl
 
-from nvtrader_pipelines.execution.prices import PanelPrices
+from nvtrader_pipelines.execution.orders import PanelPrices
 from nvtrader_pipelines.market.history import bar_arrays, forward_fill
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.storage.errors import StorageError

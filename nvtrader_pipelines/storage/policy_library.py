@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from nvtrader_pipelines.experiments.recorded_folds import recorded_fold_numbers
-from nvtrader_pipelines.experiments.sealed_run import SealedRun
+from nvtrader_pipelines.experiments.sealed_run import SealedRun, fold_and_seed
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive, read_card
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.read_sources import note_read
 
 if TYPE_CHECKING:  # slow to import
     from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
@@ -38,8 +39,10 @@ class PolicyLibrary:
     home: Home
 
     def folder(self, partition_key: str, run_id: str) -> Path:
-        """Folder of a run's policies."""
-        return self.home.policies / partition_key / run_id
+        """Folder of a run's policies, noted as read."""
+        folder = self.home.policies / partition_key / run_id
+        note_read(folder)
+        return folder
 
     def trained_keys(self, partition_key: str, run_id: str) -> set[FoldSeed]:
         """Folds and seeds with a readable policy file, unchanged if the run is sealed."""
@@ -48,15 +51,15 @@ class PolicyLibrary:
             sealed = _read_manifest(folder / MANIFEST).policies if (folder / MANIFEST).exists() else {}
         except StorageError:  # without a manifest no file can be verified
             return set()
-        found = set()
+        keys = set()
         for path in folder.glob("fold-*.zip"):
             content = path.read_bytes()
             if sealed.get(path.name, _sha256(content)) != _sha256(content):
                 continue  # changed since it was sealed: train it again
             with contextlib.suppress(PolicyArchiveError):  # damaged: train it again
                 card, _ = read_archive(content)
-                found.add((card.fold, card.seed))
-        return found
+                keys.add((card.fold, card.seed))
+        return keys
 
     def save(self, partition_key: str, run_id: str, policy: TrainedPolicy) -> Path:
         """Write a policy atomically, then delete its checkpoint."""
@@ -111,7 +114,7 @@ class PolicyLibrary:
         Raises:
             StorageError: if no run is sealed, or the manifest is damaged.
         """
-        pointer = self.home.policies / partition_key / LATEST
+        pointer = self.folder(partition_key, LATEST)
         if not pointer.exists():
             name = partition_key.partition("@")[0]
             raise StorageError(f"{partition_key} has no trained policies; run `nvtrader experiments run {name}` first")
@@ -155,9 +158,8 @@ class PolicyLibrary:
             StorageError: if a file is missing or was changed after sealing.
         """
         self.require_untampered(run)
-        contents = [self._content(run, name) for name in run.policies]
-        cards = [read_card(content) for content in contents]
-        return {(card.fold, card.seed): content for card, content in zip(cards, contents, strict=True)}
+        folder = self.folder(run.partition_key, run.run_id)
+        return {fold_and_seed(name): (folder / name).read_bytes() for name in run.policies}
 
     def require_untampered(self, run: SealedRun) -> None:
         """Raise if a policy file of a run is missing or was changed after sealing.
@@ -174,30 +176,26 @@ class PolicyLibrary:
 
     def find_tampered_files(self, run: SealedRun) -> pl.DataFrame:
         """List the files of a run that are missing or whose digest differs from the sealed one."""
-        found = {name: self._content(run, name) for name in run.policies}
+        folder = self.folder(run.partition_key, run.run_id)
         rows = [
-            {"file": name, "sealed": digest, "found": _sha256(found[name]) if found[name] else "missing"}
-            for name, digest in run.policies.items()
-            if _sha256(found[name]) != digest
+            {"file": name, "sealed": sealed, "found": digest}
+            for name, sealed in run.policies.items()
+            if (digest := _file_digest(folder / name)) != sealed
         ]
         return pl.DataFrame(rows, schema={"file": pl.String, "sealed": pl.String, "found": pl.String})
 
-    def training_windows(self, run: SealedRun) -> pl.DataFrame:
-        """Training windows of every policy, from its card: recorded fold, first and last session."""
-        cards = [read_card(content) for content in self.read_run(run).values()]
-        tested = recorded_fold_numbers(run.folds)
-        rows = [
-            (fold, *map(date.fromisoformat, stretch))
-            for card in cards
-            for fold in tested[card.fold]
-            for stretch in card.stretches
-        ]
-        schema = {"fold": pl.Int32, "train_first": pl.Date, "train_last": pl.Date}
-        return pl.DataFrame(rows, schema=schema, orient="row")
 
-    def _content(self, run: SealedRun, name: str) -> bytes:
-        path = self.folder(run.partition_key, run.run_id) / name
-        return path.read_bytes() if path.is_file() else b""
+def training_windows(run: SealedRun, archives: Mapping[FoldSeed, bytes]) -> pl.DataFrame:
+    """Training windows of a run's policies, from their cards: recorded fold, first and last session."""
+    tested = recorded_fold_numbers(run.folds)
+    rows = [
+        (fold, *map(date.fromisoformat, stretch))
+        for card in map(read_card, archives.values())
+        for fold in tested[card.fold]
+        for stretch in card.stretches
+    ]
+    schema = {"fold": pl.Int32, "train_first": pl.Date, "train_last": pl.Date}
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def policy_file_name(key: FoldSeed) -> str:
@@ -219,6 +217,10 @@ def _train_again(name: str) -> str:
         f"`nvtrader experiments run {name.partition('@')[0]}` trains them again to the same bytes if market and code "
         "are those of the run; otherwise restore the folder from a backup"
     )
+
+
+def _file_digest(path: Path) -> str:
+    return _sha256(path.read_bytes()) if path.is_file() else "missing"
 
 
 def _sha256(content: bytes) -> str:

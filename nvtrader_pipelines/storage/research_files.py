@@ -17,6 +17,7 @@ from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.storage.errors import MAX_CANDIDATES, NotFoundError, StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.read_sources import note_read, read_state
 
 NO_SESSION = "a search session must have been started, but there is none; start one with `nvtrader research start`"
 LOCK_PAUSES = (0.0, 0.05, 0.05, 0.1)  # seconds before each try to lock a session, which `is_running` briefly locks
@@ -65,6 +66,7 @@ class SessionFolder:
 
     def read_lines(self) -> list[bytes]:
         """Read the complete lines of the journal; none without a file."""
+        note_read(self.journal)
         try:
             content = self.journal.read_bytes()
         except FileNotFoundError:
@@ -106,6 +108,7 @@ class SessionFolder:
         Raises:
             StorageError: if there are none.
         """
+        note_read(self._returns(name))
         try:
             return np.load(self._returns(name), allow_pickle=False)
         except (FileNotFoundError, ValueError, EOFError) as error:
@@ -116,6 +119,7 @@ class SessionFolder:
 
     def find_returns(self, name: str) -> NDArray[np.float64] | None:
         """Read net returns as `read_returns`; None without the file."""
+        note_read(self._returns(name))
         return self.read_returns(name) if self._returns(name).exists() else None
 
     def _returns(self, name: str) -> Path:
@@ -139,17 +143,21 @@ class SessionFolder:
 
     @property
     def is_running(self) -> bool:
-        """Whether a process holds the session."""
-        with suppress(FileNotFoundError), self._lock.open("rb") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return True
-        return False
+        """Whether a process holds the session; no file changes when it is killed."""
+        return read_state(_is_locked, self._lock)
 
     @property
     def _lock(self) -> Path:
         return self.path / ".lock"
+
+
+def _is_locked(lock: Path) -> bool:
+    with suppress(FileNotFoundError), lock.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
 
 
 def _lock_after(pause: float, file: IO[str]) -> bool:
@@ -161,6 +169,10 @@ def _lock_after(pause: float, file: IO[str]) -> bool:
     return False
 
 
+def _session_folders(path: Path) -> list[SessionFolder]:
+    return [SessionFolder(settings.parent) for settings in sorted(path.glob("*/session.json"))]
+
+
 class SearchSessions:
     """Search sessions of a home, each in a folder."""
 
@@ -169,7 +181,7 @@ class SearchSessions:
 
     def folders(self) -> list[SessionFolder]:
         """Folders of all sessions, oldest first."""
-        return [SessionFolder(path.parent) for path in sorted(self._path.glob("*/session.json"))]
+        return read_state(_session_folders, self._path)
 
     def find(self, text: str | None = None) -> SessionFolder:
         """Find a session by the beginning of its id; by default the running one, else the newest.
@@ -183,14 +195,14 @@ class SearchSessions:
         if text is None:
             return next((folder for folder in reversed(folders) if folder.is_running), folders[-1])
         ids = [folder.session_id for folder in folders]
-        found = [folder for folder in folders if text and folder.session_id.startswith(text)]
-        exact = [folder for folder in found if folder.session_id == text]
-        if len(found) == 1 or exact:
-            return (exact or found)[0]
-        if not found:
+        matching = [folder for folder in folders if text and folder.session_id.startswith(text)]
+        exact = [folder for folder in matching if folder.session_id == text]
+        if len(matching) == 1 or exact:
+            return (exact or matching)[0]
+        if not matching:
             near = suggest(text, [name[: len(text)] for name in ids]) or ";"
             raise NotFoundError(
                 f"no session's id begins with {text!r}{near} list them with `nvtrader research sessions`"
             )
-        shown = ", ".join(folder.session_id for folder in found[-MAX_CANDIDATES:])  # the newest
-        raise NotFoundError(f"{len(found)} sessions begin with {text!r} ({shown}); give more of the id")
+        shown = ", ".join(folder.session_id for folder in matching[-MAX_CANDIDATES:])  # the newest
+        raise NotFoundError(f"{len(matching)} sessions begin with {text!r} ({shown}); give more of the id")

@@ -1,12 +1,13 @@
 """Registered versions as plain documents, readable even if this code refuses the spec."""
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
 
 from nvtrader_pipelines.components.explanation import suggest
-from nvtrader_pipelines.storage.document_differences import document_differences
+from nvtrader_pipelines.experiments.designs import leaves
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 
@@ -41,3 +42,14 @@ def _row(ledger: Ledger, column: str, value: str) -> dict[str, Any]:
             f"version {value} is not registered{near} `nvtrader experiments list` shows the registered ones"
         )
     return rows.row(0, named=True)
+
+
+def document_differences(left: Mapping[str, Any], right: Mapping[str, Any]) -> pl.DataFrame:
+    """List the fields in which two documents differ, by dotted path; null for a missing one."""
+    first, second = (
+        {path: value if isinstance(value, str) else json.dumps(value) for path, value in leaves(dict(side))}
+        for side in (left, right)
+    )
+    rows = [(path, first.get(path), second.get(path)) for path in dict.fromkeys([*first, *second])]
+    rows = [row for row in rows if row[1] != row[2]]
+    return pl.DataFrame(rows, schema=dict.fromkeys(("field", "left", "right"), pl.String), orient="row")

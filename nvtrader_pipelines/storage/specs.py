@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from pydantic_core import to_jsonable_python
 
 from nvtrader_pipelines.components.explanation import suggest
-from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.experiments.entrant_specs import EntrantFile, EntrantSpec
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.sources import MarketSpec
@@ -20,6 +20,7 @@ from nvtrader_pipelines.storage.documents import read_document, resolve_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import escape_name, write_atomically
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.read_sources import note_read
 
 _TEMPLATE_FIELDS = {  # fields in a new file: those that people change most
     "market": ("source",),
@@ -54,28 +55,29 @@ def read_experiments(home: Home) -> FoundExperiments:
     Raises:
         StorageError: if the desk's limits are not valid.
     """
+    note_read(home.experiments)
     desk_limits = read_limits(home)
     read: dict[Path, ExperimentSpec] = {}
-    found = FoundExperiments()
+    experiments = FoundExperiments()
     for path in sorted(home.experiments.glob("*.y*ml")):
         try:
             spec = read_experiment(path)
-            for each in spec.variants():
-                require_not_looser(each.pipeline.risk_limits, desk_limits)
+            for variant in spec.variants():
+                require_not_looser(variant.pipeline.risk_limits, desk_limits)
             read[path] = spec
         except StorageError as error:
-            found.problems[Path(escape_name(path))] = str(error)
-    names = {path: {each.name for each in (spec, *spec.variants())} for path, spec in read.items()}
+            experiments.problems[Path(escape_name(path))] = str(error)
+    names = {path: {variant.name for variant in (spec, *spec.variants())} for path, spec in read.items()}
     for path, spec in read.items():
         twins = {other: sorted(names[path] & names[other]) for other in read if other != path}
         clashes = [f"{', '.join(same)}, as in {other.name}" for other, same in twins.items() if same]
         if clashes:
-            found.problems[path] = f"{path.name} has the name {' and '.join(clashes)}; choose another name"
+            experiments.problems[path] = f"{path.name} has the name {' and '.join(clashes)}; choose another name"
         else:
-            found.specs.append(spec)
+            experiments.specs.append(spec)
             if _is_draft(path):
-                found.drafts.update(each.partition_key for each in (spec, *spec.variants()))
-    return found
+                experiments.drafts.update(variant.partition_key for variant in (spec, *spec.variants()))
+    return experiments
 
 
 def read_experiment(path: Path) -> ExperimentSpec:
@@ -89,6 +91,7 @@ def read_experiment(path: Path) -> ExperimentSpec:
 
 def entrant_files(home: Home) -> list[Path]:
     """Spec files of `data/entrants`, sorted by path."""
+    note_read(home.entrants)
     files = home.entrants.glob("*")
     return sorted(path for path in files if path.suffix in {".yaml", ".yml"} and not path.name.startswith("."))
 
@@ -108,6 +111,7 @@ def read_market(home: Home) -> MarketSpec:
     Raises:
         StorageError: if the file is not a valid market.
     """
+    note_read(home.market_file)
     if not home.market_file.exists():
         return MarketSpec()
     content = read_document(home.market_file)
@@ -152,7 +156,9 @@ def store_experiment(home: Home, content: ExperimentSpec | Mapping[str, Any]) ->
     Raises:
         StorageError: if the content is not a valid experiment, or a person wrote another of this name.
     """
-    plain = to_jsonable_python(content, fallback=lambda each: each.item() if hasattr(each, "item") else repr(each))
+    plain = to_jsonable_python(
+        content, fallback=lambda scalar: scalar.item() if hasattr(scalar, "item") else repr(scalar)
+    )
     spec = validate_document(plain, ExperimentSpec, "the content is not a valid experiment")
     names = {experiment_name(path): path for path in sorted(home.experiments.glob("*.y*ml"))}
     path = names.get(spec.name, home.experiments / f"{spec.name}.yaml")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.storage.judgements import Judgements
     from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
     from nvtrader_pipelines.storage.ledger import Ledger
-    from nvtrader_pipelines.storage.medallion import Panels
+    from nvtrader_pipelines.storage.panels import Panels
     from nvtrader_pipelines.storage.policy_library import PolicyLibrary
     from nvtrader_pipelines.storage.research_files import SearchSessions
 
@@ -95,7 +95,7 @@ class Store:
     @cached_property
     def panels(self) -> "Panels":
         """Pinned market panels."""
-        from nvtrader_pipelines.storage.medallion import Panels
+        from nvtrader_pipelines.storage.panels import Panels
 
         return Panels(self.tables)
 
@@ -121,7 +121,7 @@ class Store:
         Raises:
             StorageError: if `data/market.yaml` is invalid.
         """
-        from nvtrader_pipelines.storage.medallion import read_calendars
+        from nvtrader_pipelines.storage.panels import read_calendars
 
         return read_calendars(self.tables)
 

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.read_sources import note_read
 
 
 class CurvePoint(BaseModel):
@@ -40,6 +41,7 @@ def read_points(home: Home, run_id: str) -> list[CurvePoint]:
 
     A resumed training repeats the points since its checkpoint: the last of each counts. A torn line is left out.
     """
+    note_read(curve_path(home, run_id))
     try:
         lines = curve_path(home, run_id).read_bytes().splitlines()
     except FileNotFoundError:

@@ -58,11 +58,11 @@ def _open(agent: Agent, fit: Fit, panel: MarketPanel) -> Policy:
 
 def _decide(policy: Policy, panel: MarketPanel, last: int) -> list[NDArray[np.float64] | None]:
     """Targets of every fifth session; the account's holdings are random after the first."""
-    generator, account, found = np.random.default_rng(0), opening_account(len(panel.symbols)), []
+    generator, account, decisions = np.random.default_rng(0), opening_account(len(panel.symbols)), []
     for t in range(FIRST, last + 1, 5):
-        found.append(policy.decide(panel, t, account).target)
+        decisions.append(policy.decide(panel, t, account).target)
         account = Account(simplex(generator, 1, len(panel.symbols))[0])
-    return found
+    return decisions
 
 
 def _bits(arrays: Any) -> list[bytes | None]:
@@ -91,7 +91,7 @@ def check_training_is_reproducible_by_seed(agent: Agent) -> None:
     panel = eventful_panel()
     first, again, other = (_train(agent, panel, seed) for seed in (3, 3, 4))
     assert _tensors(first) == _tensors(again), "two trainings of one seed must give the same bytes"
-    if isinstance(agent, Learner):
+    if not agent.is_classical:
         assert _tensors(first) != _tensors(other), "another seed must give a different policy"
 
 

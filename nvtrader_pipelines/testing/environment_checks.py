@@ -221,13 +221,6 @@ def check_cost_does_not_look_at_the_session_of_the_fill(model: CostModel) -> Non
             np.testing.assert_array_equal(model.start(other)(trades, filled_at), known)
 
 
-def check_scaled_cost_is_in_proportion(model: CostModel) -> None:
-    """Require twice the cost of a model scaled by 2."""
-    trades, filled_at = random_trades(3)
-    known, doubled = (each.start(eventful_panel())(trades, filled_at) for each in (model, model.scale(2.0)))
-    np.testing.assert_allclose(doubled, 2.0 * known, rtol=1e-12)
-
-
 def _require_portfolios(
     weights: NDArray[np.float64], eligible: NDArray[np.bool_], *, max_gross: float = 1.0, max_short: float = 0.0
 ) -> None:
@@ -264,5 +257,4 @@ COSTS = (
     check_buying_and_selling_cost_the_same,
     check_costs_of_many_accounts_equal_single_ones,
     check_cost_does_not_look_at_the_session_of_the_fill,
-    check_scaled_cost_is_in_proportion,
 )

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.market.features import LOOK_BACK, Feature
 from nvtrader_pipelines.market.history import PriceHistory
 from nvtrader_pipelines.market.look_ahead import require_causal_feature
@@ -26,7 +27,8 @@ def synthetic_history(seed: int = 0) -> PriceHistory:
     volumes[np.isnan(closes)] = np.nan
     volumes[::31, 2] = np.nan
     highs, lows = (closes * np.exp(sign * generator.exponential(0.004, shape)) for sign in (1.0, -1.0))
-    return PriceHistory(synthetic_sessions(N_SESSIONS), synthetic_symbols(N_SYMBOLS), closes, volumes, highs, lows)
+    days, symbols = synthetic_sessions(N_SESSIONS), synthetic_symbols(N_SYMBOLS)
+    return PriceHistory(days, symbols, closes, volumes, highs, lows, NEW_YORK)
 
 
 def check_values_are_finite_where_known(feature: Feature) -> None:
@@ -70,7 +72,7 @@ def check_values_depend_on_a_year_of_prices(feature: Feature) -> None:
     first = N_SESSIONS - LOOK_BACK - 1
     for name, array in joined.items():
         array[:first] = getattr(other, name)[:first]
-    known, found = (feature.values(each)[-1] for each in (history, replace(history, **joined)))
+    known, found = (feature.values(version)[-1] for version in (history, replace(history, **joined)))
     np.testing.assert_allclose(found, known, atol=TOLERANCE)
 
 

@@ -28,9 +28,9 @@ def check_refuses_unknown_fields(component: Component) -> None:
 
 def check_survives_json_with_its_hash(component: Component) -> None:
     """Require the same component and the same hash after JSON."""
-    found = type(component).model_validate_json(canonical_json(component))
-    assert found == component
-    assert content_hash(found) == content_hash(component)
+    copy = type(component).model_validate_json(canonical_json(component))
+    assert copy == component
+    assert content_hash(copy) == content_hash(component)
 
 
 def check_survives_pickling(component: Component) -> None:

@@ -19,21 +19,21 @@ WIDE = WeightPipeline(limits=(PositionCap(), GrossExposure()), risk_limits=RiskL
 
 def check_decision(pipeline: WeightPipeline, proposal: Any, at: Situation) -> Any:
     """Run one decision; require a portfolio after each stage, and a reason for each change."""
-    found = pipeline.start(at.panel)(np.array(proposal), at)
+    decided = pipeline.start(at.panel)(np.array(proposal), at)
     expected = ["policy", pipeline.selector.kind, pipeline.allocator.kind, pipeline.timing.kind]
-    assert [stage.name for stage in found.stages] == [*expected, *(limit.kind for limit in pipeline.limits)]
-    for before, after in zip(found.stages, found.stages[1:], strict=False):
+    assert [stage.name for stage in decided.stages] == [*expected, *(limit.kind for limit in pipeline.limits)]
+    for before, after in zip(decided.stages, decided.stages[1:], strict=False):
         assert (after.weights >= 0.0).all(), f"weights after {after.name} must not be negative"
         assert abs(after.weights.sum() - 1.0) <= 1e-12, f"weights after {after.name} must sum to 1"
         assert not after.weights[:-1][~at.panel.eligible[at.t]].any(), "ineligible names must have no weight"
         assert (after.weights is before.weights) == np.array_equal(after.weights, before.weights)
         assert bool(after.reason) == (after.weights is not before.weights), f"{after.name} must give a reason"
-    _, selected, allocated, timed = (stage.weights for stage in found.stages[:4])
+    _, selected, allocated, timed = (stage.weights for stage in decided.stages[:4])
     names = pipeline.selector.start(at.panel)(at)[0]
     assert not selected[:-1][~names].any()
     assert not allocated[:-1][~names].any(), "an allocator must give weight to selected names only"
     assert timed[:-1].sum() <= allocated[:-1].sum() + 1e-12, "a timing must not raise exposure"
-    return found
+    return decided
 
 
 def _situation(panel: MarketPanel, t: int) -> tuple[Any, Situation]:

@@ -1,12 +1,11 @@
-"""Results of the README as Markdown: a table, and sentences that its intervals support."""
+"""Results as Markdown: a table, and sentences that its intervals support."""
 
 import textwrap
 
+from nvtrader_pipelines.evaluation.findings import MAX_OVERFITTING, MIN_DEFLATED, describe_period, format_probability
+from nvtrader_pipelines.evaluation.formats import UNKNOWN, format_number
 from nvtrader_pipelines.evaluation.intervals import Interval
 from nvtrader_pipelines.evaluation.timing_luck import Range, opening_range
-from nvtrader_pipelines.promotion.findings import MAX_OVERFITTING, MIN_DEFLATED, describe_period, format_probability
-from nvtrader_pipelines.service.account_cells import UNKNOWN
-from nvtrader_pipelines.service.report.cell_formats import format_number, format_signed, to_words
 from scripts.readme_results.results import AccountRow, ComparisonRow, Results
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
@@ -21,6 +20,10 @@ HEAD = (
     "| | net Sharpe [95 %] | openings | CAGR | max drawdown | turnover/y | cost/y | Sharpe less best baseline [95 %] |",
     "|---|---|---|---|---|---|---|---|",
 )
+SUMMARY = (
+    "Intervals are 95 % by stationary bootstrap; the page of results has the differences to the anchors, the period "
+    "before, what luck explains, and how to read the columns."
+)
 READING = (
     "Intervals are 95 % by stationary bootstrap of the sessions, paired for differences; they take the trained "
     "policies as given. The best baseline of a period is picked with hindsight, in its favor. Alpha is the intercept "
@@ -30,18 +33,29 @@ READING = (
 )
 
 
+def render_summary(results: Results) -> str:
+    """Render the block of the README: the table, and whether a policy differs from its best baseline."""
+    return "\n\n".join([*_table(results), _wrap(f"{_baseline_sentence(results)} {SUMMARY}")])
+
+
 def render_results(results: Results) -> str:
-    """Render the block between the markers as Markdown."""
-    seeds = f"{results.n_seeds} seeds averaged" if results.n_seeds > 1 else "one seed"
-    period = describe_period(results.period)
+    """Render the block of the page of results."""
     paragraphs = [
-        f"{period[0].upper()}{period[1:]} ({results.first_session} to {results.last_session}; {seeds}):",
-        "\n".join([*HEAD, *map(_account_line, results.accounts)]),
+        *_table(results),
         "\n".join(_wrap(f"- {describe_comparison(row)}", "  ") for row in results.comparisons),
         _wrap(" ".join([_baseline_sentence(results), *_earlier_sentence(results), _luck_sentence(results)])),
         _wrap(READING),
     ]
     return "\n\n".join(part for part in paragraphs if part)
+
+
+def _table(results: Results) -> list[str]:
+    seeds = f"{results.n_seeds} seeds averaged" if results.n_seeds > 1 else "one seed"
+    period = describe_period(results.period)
+    return [
+        f"{period[0].upper()}{period[1:]} ({results.first_session} to {results.last_session}; {seeds}):",
+        "\n".join([*HEAD, *map(_account_line, results.accounts)]),
+    ]
 
 
 def replace_block(text: str, block: str) -> str:
@@ -69,8 +83,8 @@ def describe_comparison(row: ComparisonRow) -> str:
     other = "the anchor" if row.other == "anchor" else label(row.other, is_learned=row.is_other_learned)
     return (
         f"{label(row.policy, is_learned=True)} against {other}: {', '.join(parts[:-1])} and {parts[-1]}; alpha "
-        f"{format_signed(100.0 * row.alpha_per_year, '.1f')} % a year{t}, information ratio "
-        f"{format_signed(row.information_ratio)}."
+        f"{format_number(100.0 * row.alpha_per_year, '+.1f')} % a year{t}, information ratio "
+        f"{format_number(row.information_ratio, '+.2f')}."
     )
 
 
@@ -78,7 +92,7 @@ def _describe_difference(
     statistic: str, found: Interval, unit: str, scale: float, form: str, openings: Range | None = None
 ) -> str:
     """Describe the difference of a statistic with its interval, and its range over the openings."""
-    point, low, high = (format_signed(scale * value, form) for value in (found.point, found.low, found.high))
+    point, low, high = (format_number(scale * value, f"+{form}") for value in (found.point, found.low, found.high))
     spread = f", openings {_format_range(openings, f'+{form}')}" if openings else ""
     figures = f"({point}{unit} [{low}, {high}]{spread})"
     if not is_difference(found, openings) or not point.strip(ZERO):
@@ -98,7 +112,7 @@ def _format_range(found: Range | None, form: str) -> str:
 
 def label(policy: str, *, is_learned: bool) -> str:
     """Label of an account in the README."""
-    return f"`{policy}`" if is_learned else LABELS.get(policy, to_words(policy))
+    return f"`{policy}`" if is_learned else LABELS.get(policy, policy.replace("_", " "))
 
 
 def _account_line(row: AccountRow) -> str:

@@ -7,14 +7,14 @@ from typing import Any
 import polars as pl
 from pydantic import BaseModel, ConfigDict
 
+from nvtrader_pipelines.evaluation.findings import deflated_findings, overfitting_findings
 from nvtrader_pipelines.evaluation.intervals import Interval
 from nvtrader_pipelines.evaluation.timing_luck import Openings, Range, difference_range
 from nvtrader_pipelines.evaluation.trials import ANCHORS
 from nvtrader_pipelines.evaluation.verdict_tables import reported_period
-from nvtrader_pipelines.promotion.findings import deflated_findings, overfitting_findings
+from nvtrader_pipelines.runs.run_document import with_distinct_names
+from nvtrader_pipelines.runs.run_queries import sort_accounts, with_openings
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
-from nvtrader_pipelines.scoreboard.board import with_openings
-from nvtrader_pipelines.service.documents.run_facts import sort_accounts, with_distinct_names
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, OVERFITTING, RATIO_CURVE, VALIDATION
 from scripts.readme_results.differences import paired_differences

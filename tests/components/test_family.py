@@ -120,7 +120,7 @@ def test_unusable_part_is_a_sentence_and_leaves_the_others(install, kind, value,
     family = install(**{kind: value, "triangle" if kind != "triangle" else "square": "Triangle"})
     found = parts_of_family(family)
     assert any(problem in each and f"shapes.{kind}" in each for each in found.problems)
-    with pytest.raises(ValidationError, match="uninstall"):
+    with pytest.raises(ValidationError):
         TypeAdapter(family).validate_python({"kind": kind})
     assert TypeAdapter(family).validate_python({"kind": "circle"}) == Circle()
 

@@ -96,7 +96,7 @@ def test_debt_beyond_rounding_is_refused(debt, max_short):
     proposal = np.append(np.full(4, (1.0 + debt) / 4), -debt)
     limits = (*WeightPipeline().limits, NetExposure())
     pipeline = WeightPipeline(limits=limits, risk_limits=RiskLimits(max_short=max_short))
-    with pytest.raises(ValueError, match=f"its cash {-debt:g}"):
+    with pytest.raises(ValueError):
         pipeline.start(panel_of(4))(proposal, situation(panel_of(4), T))
 
 

@@ -20,8 +20,7 @@ def shrink(stress):
     return TESTED if isinstance(stress, HistoricWindow) else stress.model_copy(update=fields)
 
 
-MEMBERS = [shrink(stress) for stress in defaults("stress") if stress.kind != "missing_data"]
-MEMBERS += [stress for stress in defaults("stress") if stress.kind == "missing_data"]
+MEMBERS = [shrink(stress) for stress in defaults("stress")]
 EVERY_STRESS = pytest.mark.parametrize("stress", MEMBERS, ids=lambda stress: stress.kind)
 MARKETS = [unstressed_market(random_walks(3, seed, opens=seed > 0, volume=seed > 0)) for seed in (0, 1)]
 
@@ -67,9 +66,7 @@ def test_same_seed_gives_the_same_stressed_markets(stress):
     first, again = (play(stress, MARKETS[1]) for _ in range(2))
     assert [stressed.scenario for stressed in first] == [stress.name] * len(first)
     for one, other in zip(first, again, strict=True):
-        assert (one.blocks, one.shock, one.cost_factor, one.note) == (
-            other.blocks, other.shock, other.cost_factor, other.note,
-        )  # fmt: skip
+        assert (one.blocks, one.shock, one.note) == (other.blocks, other.shock, other.note)
         for name in PANEL_ARRAYS:
             assert getattr(one.panel, name).tobytes() == getattr(other.panel, name).tobytes(), name
 

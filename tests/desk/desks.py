@@ -14,7 +14,7 @@ from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.promotion.promote import activate
 from nvtrader_pipelines.storage.account_book import SqliteBook
-from nvtrader_pipelines.storage.medallion import read_panel
+from nvtrader_pipelines.storage.panels import read_panel
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import REGIMES
 from tests.runs.small_runs import small_home

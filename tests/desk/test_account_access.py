@@ -36,7 +36,7 @@ def test_paper_account_exists_without_a_file(home):
 def test_read_account_dangling_symlink_is_not_the_default(home, tmp_path):
     home.accounts.mkdir(parents=True)
     (home.accounts / "paper.yaml").symlink_to(tmp_path / "an unmounted disk")
-    with pytest.raises(StorageError, match=r"paper\.yaml must be a regular file, but is a dangling symlink"):
+    with pytest.raises(StorageError):
         read_account(home)
 
 
@@ -49,35 +49,32 @@ def test_read_account_reads_its_file(home):
 
 @pytest.mark.parametrize("name", ["", "Paper", "-paper", "a/b", "..", "a b", "a" * 64, "paper\n"])
 def test_invalid_account_name_is_refused(home, name):
-    with pytest.raises(StorageError, match="an account's name must be up to 63 lowercase letters"):
+    with pytest.raises(StorageError):
         read_account(home, name)
 
 
 def test_unknown_account_error_lists_known_accounts(home):
     write(home, "desk", "kind: alpaca\n")
-    with pytest.raises(
-        StorageError, match=r"no account 'dek'; write data/accounts/dek\.yaml, or use one of: desk, paper"
-    ):
+    with pytest.raises(StorageError, match="desk, paper"):
         read_account(home, "dek")
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    "text",
     [
-        ("kind: aplaca\n", r"kind: found 'aplaca', but must be one of alpaca, simulated; did you mean 'alpaca'"),
-        ("capital: 1000\n", "kind: is missing; must be one of alpaca, simulated"),
-        ("kind: simulated\ncapitol: 1000\n", "there is no field 'capitol'; did you mean 'capital'"),
-        ("kind: simulated\ncapital: -1\n", r"capital: found -1, but must be"),
-        ("kind: alpaca\napi_key: PK\n", "there is no field 'api_key'"),
-        ("- kind: simulated\n", "must hold a mapping"),
-        ("kind: simulated\nkind: alpaca\n", "occurs twice"),
+        "kind: aplaca\n",
+        "capital: 1000\n",
+        "kind: simulated\ncapitol: 1000\n",
+        "kind: simulated\ncapital: -1\n",
+        "kind: alpaca\napi_key: PK\n",
+        "- kind: simulated\n",
+        "kind: simulated\nkind: alpaca\n",
     ],
 )
-def test_invalid_account_file_is_refused_with_the_field(home, text, sentence):
+def test_invalid_account_file_is_refused_with_its_name(home, text):
     write(home, "paper", text)
-    with pytest.raises(StorageError, match=sentence) as told:
+    with pytest.raises(StorageError, match=r"paper\.yaml"):
         read_account(home)
-    assert "paper.yaml" in str(told.value)
 
 
 @pytest.mark.parametrize("name", ["../home", "../../../../outside", "Foo", "unknown", "broken"])
@@ -85,8 +82,7 @@ def test_refused_account_writes_nothing(tmp_path, name):
     home = Home(tmp_path / "home")
     write(home, "broken", "kind: simulated\ncapital: -5\n")
     before = sorted(tmp_path.rglob("*"))
-    refused = r"an account's name must|there is no account|broken\.yaml is not a valid account"
-    with pytest.raises(StorageError, match=refused), lock_account(Store(home), name):
+    with pytest.raises(StorageError), lock_account(Store(home), name):
         pass
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -97,7 +93,7 @@ def test_account_name_cannot_reach_a_book_of_another_home(tmp_path):
     before = sorted(other.root.rglob("*"))
     (home.runtime / "accounts").mkdir(parents=True)
     strange = "../../../../other/data/runtime/accounts/paper"
-    with pytest.raises(StorageError, match="an account's name must be"), lock_account(Store(home), strange):
+    with pytest.raises(StorageError), lock_account(Store(home), strange):
         pass
     assert sorted(other.root.rglob("*")) == before
 
@@ -108,20 +104,14 @@ def test_lock_account_does_not_need_a_valid_account_file(home):
         assert book.last() == state()
 
 
-@pytest.mark.parametrize(
-    ("changed", "sentence"),
-    [
-        (AlpacaAccountSpec(paper=False), "kept at Alpaca, on paper and .* kept at Alpaca, with money"),
-        (SimulatedAccountSpec(), r"kept at Alpaca, on paper with .* kept here with a capital of 1,000,000\.0"),
-    ],
-)
-def test_account_with_changed_broker_or_capital_is_refused(changed, sentence):
+@pytest.mark.parametrize("changed", [AlpacaAccountSpec(paper=False), SimulatedAccountSpec()])
+def test_account_with_changed_broker_or_capital_is_refused(changed):
     opened = AlpacaAccountSpec()
     book = state(kept_at=opened.kept_at)
     require_same_account("desk", opened, book)
     require_same_account("desk", AlpacaAccountSpec(min_order=5.0), book)
     require_same_account("desk", changed, None)
-    with pytest.raises(StorageError, match=sentence):
+    with pytest.raises(StorageError):
         require_same_account("desk", changed, book)
 
 
@@ -132,11 +122,11 @@ def test_connect_account_uses_keys_of_the_environment(keys):
 
 def test_connect_account_names_missing_keys(monkeypatch, keys):
     monkeypatch.setenv("APCA_API_SECRET_KEY", "")
-    with pytest.raises(ExecutionError, match="but APCA_API_SECRET_KEY is not set") as told:
+    with pytest.raises(ExecutionError, match="APCA_API_SECRET_KEY") as told:
         connect_account("desk", AlpacaAccountSpec())
     assert KEYS[0] not in str(told.value)
     monkeypatch.delenv("APCA_API_KEY_ID")
-    with pytest.raises(ExecutionError, match="but APCA_API_KEY_ID and APCA_API_SECRET_KEY are not set"):
+    with pytest.raises(ExecutionError, match="APCA_API_KEY_ID and APCA_API_SECRET_KEY"):
         connect_account("desk", AlpacaAccountSpec())
 
 
@@ -144,7 +134,7 @@ def test_live_account_must_be_named_by_the_environment(monkeypatch, keys):
     live = AlpacaAccountSpec(paper=False)
     for value in ("", "1", "another"):
         monkeypatch.setenv("NVTRADER_LIVE_TRADING", value)
-        with pytest.raises(ExecutionError, match=r"trades with money .* NVTRADER_LIVE_TRADING=desk"):
+        with pytest.raises(ExecutionError):
             connect_account("desk", live)
     monkeypatch.setenv("NVTRADER_LIVE_TRADING", "desk")
     assert connect_account("desk", live).client._base_url.value == "https://api.alpaca.markets"
@@ -156,5 +146,5 @@ def test_missing_alpaca_py_raises_with_install_command(monkeypatch, keys):
     for module in [name for name in sys.modules if name.partition(".")[0] == "alpaca"]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "alpaca", None)
-    with pytest.raises(ExecutionError, match=r"needs alpaca-py: install it with pip install .*\[alpaca\]"):
+    with pytest.raises(ExecutionError, match="pip install"):
         connect_account("desk", AlpacaAccountSpec())

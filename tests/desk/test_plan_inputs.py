@@ -7,8 +7,8 @@ from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.plan_decision import Approve, Override, Reject
 from nvtrader_pipelines.execution.stale_plans import StalePlan, changed_holdings
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
+from nvtrader_pipelines.runs.ingestion import pin_panels
 from nvtrader_pipelines.storage.account_book import SqliteBook
-from nvtrader_pipelines.storage.medallion import pin_panels
 from nvtrader_pipelines.storage.tables import RETURNS
 from tests.desk.desks import days_of, desk, make_active, states, trade
 from tests.markets import INGESTED_AT

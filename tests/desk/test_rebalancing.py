@@ -1,8 +1,9 @@
 import datetime as dt
 
-from nvtrader_pipelines.desk import desk_market
+from nvtrader_pipelines.desk import traded_market
 from nvtrader_pipelines.desk.halt import halt
 from nvtrader_pipelines.desk.rebalancing import replay_reason, server_message, skip_reason
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from tests.desk.desks import AT, add_account, days_of, desk, evening, states, trade
 
 
@@ -12,14 +13,18 @@ def test_replayed_account_is_left_to_a_person_until_a_trade_without_days(trading
     assert replay_reason(store, "paper") is None
     trade(store, days[-12], days[-10])
     next_session = days[-1] + dt.timedelta(days=1)
-    for reason in (replay_reason(store, "paper"), skip_reason(store, "paper", next_session), server_message(store)):
+    for reason in (
+        replay_reason(store, "paper"),
+        skip_reason(store, "paper", next_session, NEW_YORK),
+        server_message(store),
+    ):
         assert reason is not None
         assert f"a replay traded the account paper to {days[-10]}" in reason
         assert "`nvtrader trade`" in reason
     assert [state.in_replay for state in states(store)] == [True] * 4
     trade(store, at=evening(store))
     assert replay_reason(store, "paper") is None
-    assert skip_reason(store, "paper", next_session) is None
+    assert skip_reason(store, "paper", next_session, NEW_YORK) is None
     assert run.experiment in server_message(store)
 
 
@@ -60,7 +65,7 @@ def test_server_message_names_account_policy_and_how_to_stop(trading_home):
 
 
 def test_server_message_gives_reason_why_the_policy_cannot_trade(trading_home, monkeypatch):
-    monkeypatch.setattr(desk_market, "MAX_TEST_AGE", -1)
+    monkeypatch.setattr(traded_market, "MAX_TEST_AGE", -1)
     message = server_message(trading_home[0])
     assert "cannot trade the account paper now: a policy must have been tested within" in message
 

@@ -68,19 +68,19 @@ def test_reset_account_is_traded_by_steps_of_their_own(home, days):
 
 def test_account_that_cannot_be_reset_is_left_unchanged(home, days):
     store, _ = home
-    with pytest.raises(ExecutionError, match="must be open"):
+    with pytest.raises(ExecutionError):
         desk(store).reset("ann", "why")
     trade(store, days[0], days[2])
     before = store.audit.path.read_bytes()
-    with pytest.raises(ExecutionError, match="with a reason"):
+    with pytest.raises(ExecutionError):
         desk(store).reset("ann", " ")
     add_account(store, "paper", "alpaca")
-    with pytest.raises(ExecutionError, match="must be simulated"):
+    with pytest.raises(ExecutionError):
         desk(store).reset("ann", "why")
     add_account(store, "broker", "alpaca")
     SqliteBook(store.home, "broker").settle(states(store)[-1].model_copy(update={"kept_at": "at Alpaca (paper)"}))
     add_account(store, "broker")  # its book was opened at a broker
-    with pytest.raises(StorageError, match="was opened as one kept at Alpaca"):
+    with pytest.raises(StorageError):
         desk(store, "broker").reset("ann", "why")
     assert store.audit.path.read_bytes() == before
     assert len(states(store)) == 4

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
-from nvtrader_pipelines.desk.retraining import check_account_drift, check_market_growth, check_regime_change
+from nvtrader_pipelines.feedback.retraining import check_account_drift, check_market_growth, check_regime_change
 from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.medallion import read_panel
+from nvtrader_pipelines.storage.panels import read_panel
 from nvtrader_pipelines.storage.store import Store
 from tests.desk.desks import DESKS, make_active, states, trade, write_index
 from tests.runs.small_runs import land

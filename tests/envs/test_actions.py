@@ -95,7 +95,7 @@ def test_nan_action_gives_nan_weights(action, place):
 @pytest.mark.parametrize("action", [SimplexAction(), ResidualAction()])
 @pytest.mark.parametrize("t", [-1, 60])
 def test_session_beyond_the_panel_is_refused(action, t):
-    with pytest.raises(IndexError, match=rf"0\.\.59.*{t}"):
+    with pytest.raises(IndexError):
         action.start(synthetic_panel(60, 4))(np.zeros((2, 5)), np.array([50, t]))
 
 

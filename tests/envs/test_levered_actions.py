@@ -55,7 +55,7 @@ def test_one_high_logit_of_a_side_is_nearly_the_whole_gross():
 
 
 def test_caps_that_do_not_ascend_are_refused():
-    with pytest.raises(ValidationError, match="base, close_cap and intraday_cap must ascend"):
+    with pytest.raises(ValidationError):
         LeveredSimplexAction(close_cap=3.0, intraday_cap=2.0)
 
 

@@ -339,7 +339,7 @@ def test_second_decision_comes_after_the_first_hold(first_hold):
 
 
 def test_folds_that_leave_a_gap_are_refused():
-    with pytest.raises(ValueError, match="fold 1 starts at 65"):
+    with pytest.raises(ValueError):
         walked(folds=[FOLDS[0], Fold(1, 20, 56, 65, 99)])
 
 

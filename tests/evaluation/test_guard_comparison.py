@@ -36,7 +36,7 @@ def test_slices_start_anew_in_each_block_and_leave_the_rest_out():
 
 @pytest.mark.parametrize("n_sessions", [6, 11, 12])
 def test_fewer_than_two_slices_are_refused(n_sessions):
-    with pytest.raises(ValueError, match=f"but {11 // n_sessions} of {n_sessions} sessions fit, .* having 11;"):
+    with pytest.raises(ValueError):
         slice_blocks([Block(0, 10, 20)], n_sessions)
 
 

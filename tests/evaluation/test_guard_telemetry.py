@@ -60,7 +60,7 @@ def test_negative_return_that_scales_the_weights_has_fired():
 
 
 def test_telemetry_without_guards_is_refused():
-    with pytest.raises(ValueError, match="none of 1 has guards"):
+    with pytest.raises(ValueError):
         guard_telemetry(info_of(None))
 
 

@@ -45,5 +45,5 @@ def test_corrections_only_raise_and_holm_lies_between(p_values):
 
 @pytest.mark.parametrize("wrong", [[], [0.5, 1.2], [0.5, np.nan], [[0.1, 0.2]]])
 def test_what_are_no_p_values_is_refused(wrong):
-    with pytest.raises(ValueError, match="between 0 and 1 on one axis"):
+    with pytest.raises(ValueError):
         adjusted_p_values(np.array(wrong), "holm")

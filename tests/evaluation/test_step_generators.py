@@ -26,5 +26,5 @@ def test_steps_of_a_generator_that_raises_pass_the_error_on():
         yield 1
         raise ValueError("broken")
 
-    with pytest.raises(ValueError, match="broken"):
+    with pytest.raises(ValueError):
         drain(failing())

@@ -158,7 +158,7 @@ def test_trial_interval_is_that_of_its_account_in_every_verdict(returns, judged)
 
 
 def test_settings_with_a_negative_seed_are_refused():
-    with pytest.raises(ValidationError, match="greater than or equal to 0"):
+    with pytest.raises(ValidationError):
         ValidationSettings(seed=-1)
 
 
@@ -411,4 +411,4 @@ def test_headlines_are_the_newest_trials_of_the_reported_period():
     [(["all", "from_2010", "from_2015"], "from_2015"), (["all", "before_2010"], "all"), ([], "all")],
 )
 def test_the_reported_period_is_the_last_from_a_year(periods, shown):
-    assert reported_period(pl.Series(periods, dtype=pl.String)) == shown
+    assert reported_period(periods) == shown

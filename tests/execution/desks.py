@@ -13,7 +13,7 @@ from nvtrader_pipelines.execution.brokers.simulated_market import SimulatedMarke
 from nvtrader_pipelines.execution.brokers.simulated_venue import SimulatedVenue
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.order_placement import RiskControls
-from nvtrader_pipelines.execution.prices import PanelPrices
+from nvtrader_pipelines.execution.orders import PanelPrices
 from nvtrader_pipelines.execution.trader import Trader
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
@@ -227,7 +227,14 @@ class Account:
             self.deployed.panel, spec.environment, self.prices, self.account_spec.slippage_bps
         )
         self.broker = SimulatedVenue(market, self.book, self.account_spec)
-        controls = RiskControls(self.switch, self.findings, self.purchase_bans, ticking(), "test")
+        controls = RiskControls(
+            self.switch,
+            self.findings,
+            self.purchase_bans,
+            ticking(),
+            "test",
+            first_plan_turnover=self.account_spec.first_plan_turnover,
+        )
         journal, kept = Journal(self.log, ACCOUNT), self.book.index()
         journal.require_book_covers_audit(kept)
         journal.require_audit_covers_book(kept, late=False)

@@ -1,11 +1,14 @@
 """Plans of three names, and what becomes of them."""
 
 from datetime import UTC, date, datetime
+from functools import partial
 
+from nvtrader_pipelines.execution import decisions
 from nvtrader_pipelines.execution.audit import EventDetails, plan_event
 from nvtrader_pipelines.execution.compliance import ComplianceData
 from nvtrader_pipelines.execution.orders import Fill, Order, order_id
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, Stage, plan_id
+from nvtrader_pipelines.market.calendar import NEW_YORK
 
 SYMBOLS = ("A", "B", "C", "D", "E", "cash")
 SESSION = date(2022, 3, 10)
@@ -14,6 +17,7 @@ AT = datetime(2022, 3, 10, 21, 5, tzinfo=UTC)
 HELD = (0.2, 0.2, 0.2, 0.2, 0.2, 0.0)
 SECTORS = {"A": "one", "B": "one", "C": "two", "D": "two", "E": "three"}
 DATA = ComplianceData(SECTORS)
+record_decision = partial(decisions.record_decision, calendar=NEW_YORK)
 
 
 def a_plan(target=HELD, held=HELD, symbols=SYMBOLS, session=SESSION, account="paper", **fields) -> RebalancePlan:

@@ -19,7 +19,7 @@ def test_plan_event_has_ids_of_policy_run_spec_and_data():
 
 @pytest.mark.parametrize(("kind", "part"), REQUIRED_DETAIL.items())
 def test_event_without_its_required_detail_is_invalid(kind, part):
-    with pytest.raises(ValidationError, match=f"{kind} .*'{part}'"):
+    with pytest.raises(ValidationError, match=part):
         AuditEvent(event_id="0" * 16, kind=kind, at=AT, by="pat", detail={"else": 1})
 
 

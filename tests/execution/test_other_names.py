@@ -7,7 +7,6 @@ import pytest
 from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.brokers.live_venue import LiveVenue
 from nvtrader_pipelines.execution.compliance import ComplianceData, compliance_findings
-from nvtrader_pipelines.execution.decisions import record_decision
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.order_placement import OTHER_NAMES
@@ -16,6 +15,7 @@ from nvtrader_pipelines.execution.trader import Trader
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from tests.execution.brokers.test_live_venue import PANEL, PRICES, SOFT, Live
 from tests.execution.desks import ACCOUNT, Account, Deployed, Wants, prices_of, ticking
+from tests.execution.plans import record_decision
 from tests.markets import synthetic_panel
 
 SWAPPED = replace(PANEL, symbols=("DDD", "CCC", "BBB", "AAA"))  # prices of one are those of another by place
@@ -55,7 +55,7 @@ def test_approved_plan_over_other_names_is_cancelled(panel):
 def test_orders_of_a_killed_step_over_other_names_are_cancelled():
     live = Live()
     live.exchange.silent = {"CCC"}
-    with pytest.raises(ExecutionError, match="must answer"):
+    with pytest.raises(ExecutionError):
         live.open()
     live.exchange.silent = set()
     taken_over(live, WIDER).trader.clear(10)
@@ -72,7 +72,7 @@ def test_live_venue_raises_for_a_plan_over_other_names():
     (record,) = Journal(live.log, ACCOUNT).records()
     for panel in (SWAPPED, WIDER):
         venue = LiveVenue(live.exchange, (panel, prices_of(panel)), live.book, AlpacaAccountSpec())
-        with pytest.raises(ExecutionError, match="must be over the names"):
+        with pytest.raises(ExecutionError):
             venue.orders(record.plan, 10)
     assert not live.book.placed
     assert PRICES.closes.shape[1] == len(record.plan.symbols) - 1

@@ -2,7 +2,7 @@
 
 from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.evaluation.splits import WalkForward
-from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.plan import RunPlan, policy_card
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import write_archive
@@ -40,4 +40,4 @@ def trained(plan) -> MemoryStore:
 def archives_of_rule(plan) -> dict[tuple[int, int], bytes]:
     """What a run of a rule keeps, which trains nothing."""
     fit = Fit({}, ObservationScaler(), [])
-    return {key: write_archive(plan.card(plan.task(key), fit), {}) for key in plan.keys}
+    return {key: write_archive(policy_card(plan, plan.task(key), fit), {}) for key in plan.keys}

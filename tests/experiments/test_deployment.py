@@ -65,47 +65,39 @@ def test_deployment_reports_seeds_and_pipeline_stages(plan, run, parent):
 def test_a_close_before_the_tests_or_beyond_the_market_is_refused(plan, run, parent):
     deployment = deployed(plan, run, parent)
     for t in (deployment.first - 1, len(plan.panel.sessions)):
-        with pytest.raises(ValueError, match=f"got {t}"):
+        with pytest.raises(ValueError):
             deployment.decide(t, opening_account(3))
 
 
 def test_find_account_lists_accounts_for_unknown_name(plan, run, parent):
     for name in ("tiny/seed-2", "equal_weight"):
-        with pytest.raises(
-            ValueError, match=rf"has no policy '{name}'; there are tiny/seed-0, tiny/seed-1, tiny/seed-5, tiny"
-        ):
+        with pytest.raises(ValueError, match="tiny/seed-5"):
             deployed(plan, run, parent, name)
 
 
 def test_a_run_for_validation_only_is_not_deployed(plan, run):
     purged = EXPERIMENT.model_copy(update={"splitter": PurgedKFold(n_folds=3)})
     folds = fold_dates(RunPlan.of(purged, plan.panel))
-    with pytest.raises(ValueError, match="validation only"):
+    with pytest.raises(ValueError):
         deployed(plan, run, Parent(plan.run_id, folds))
 
 
 def test_a_market_of_other_names_is_refused(plan, run, parent):
-    with pytest.raises(PolicyArchiveError, match="the panel has 4 symbols"):
+    with pytest.raises(PolicyArchiveError):
         deployed(plan, run, parent, panel=synthetic_panel(700, 4))
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
-    [
-        (("AAA", "BBB"), r"has 2 symbols \(AAA, BBB\), without CCC; use the panel"),
-        (("AAA", "BBB", "CCC", "DDD"), r"has 4 symbols \(AAA, BBB, CCC, DDD\), with DDD; use"),
-        (("AAA", "BBB", "ZZZ"), r"has 3 symbols \(AAA, BBB, ZZZ\), without CCC, with ZZZ; use"),
-        (("BBB", "AAA", "CCC"), r"has 3 symbols \(BBB, AAA, CCC\), in another order; use"),
-    ],
+    "names", [("AAA", "BBB"), ("AAA", "BBB", "CCC", "DDD"), ("AAA", "BBB", "ZZZ"), ("BBB", "AAA", "CCC")]
 )
-def test_deployed_rule_rejects_other_names_or_order(plan, names, said):
+def test_deployed_rule_rejects_other_names_or_order(plan, names):
     spec = EXPERIMENT.model_copy(update={"agent": EqualWeight(), "seeds": (0,)})
     tested = RunPlan.of(spec, plan.panel)
     archives = archives_of_rule(tested)
     parent = Parent(tested.run_id, fold_dates(tested))
     assert deploy(spec, plan.panel, parent, archives, {}, {}, "tiny").panel is plan.panel
     other = replace(synthetic_panel(700, len(names)), symbols=names)
-    with pytest.raises(PolicyArchiveError, match=rf"trained on 3 symbols \(AAA, BBB, CCC\), but the panel {said}"):
+    with pytest.raises(PolicyArchiveError):
         deploy(spec, other, parent, archives, {}, {}, "tiny")
 
 

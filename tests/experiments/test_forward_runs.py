@@ -81,7 +81,7 @@ def test_before_the_first_new_session_there_is_an_order_and_no_verdict(run, pare
 
 
 def test_a_market_that_ends_before_the_tests_did_is_refused(parent):
-    with pytest.raises(ValueError, match=r"continues after .* but the market ends on"):
+    with pytest.raises(ValueError):
         forward_plan(EXPERIMENT, cut(longer(), 650), parent)
 
 

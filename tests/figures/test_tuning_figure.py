@@ -4,7 +4,7 @@ import pytest
 
 from nvtrader_pipelines.figures.tuning_figure import tuning_figure
 from nvtrader_pipelines.policies.rollout_tables import PREFERENCE_EPOCH
-from nvtrader_pipelines.preferences.pair_order import CalibrationBin, HoldoutAuc
+from nvtrader_pipelines.preferences.holdout_auc import CalibrationBin, HoldoutAuc
 from tests.figures.pictures import pixels
 
 pytestmark = pytest.mark.slow

@@ -1,4 +1,5 @@
 import asyncio
+import json
 import logging
 import socket
 import sys
@@ -23,10 +24,11 @@ from tests.llm_server import (
     redirect,
     refusal,
     serve,
+    taking_only,
     text,
     too_many_requests,
+    tool_call,
     unauthorized,
-    without_json_schema,
 )
 
 SECRET = 'sk-sword"fish'
@@ -109,6 +111,9 @@ def test_answer_is_asked_for_once(behavior):
     "content",
     [
         '<think>{"text": 1}</think>\n{"text": "Fine.", "n_sentences": 1}',
+        '<reasoning>{"text": 1}</reasoning><answer>{"text": "Fine.", "n_sentences": 1}</answer>',
+        'Here is the answer: {"text": "Fine.", "n_sentences": 1} I hope it helps.',
+        'With {lr} I choose:\n```json\n{"text": "Fine.", "n_sentences": 1}\n```\nwhere {lr} is kept.',
         '```json\n{"text": "Fine.", "n_sentences": 1}\n```',
         'Here it is:\n```\n{"text": "Fine.", "n_sentences": 1}\n```\nDone.',
     ],
@@ -217,11 +222,21 @@ def test_busy_endpoint_is_asked_three_times_at_most():
     assert len(server.received) == 3
 
 
-def test_endpoint_without_json_schema_gets_the_schema_as_text():
-    asked, server, _ = ask(without_json_schema(document(GOOD)))
-    assert asked.document == Paragraph(**GOOD)
-    assert [received.format for received in server.received] == ["json_schema", "json_object"]
-    assert "n_sentences" in server.received[1].body["messages"][0]["content"]
+@pytest.mark.parametrize(
+    ("behavior", "formats"),
+    [
+        (taking_only("json_object", behavior=document(GOOD)), ["json_schema", "json_object"]),
+        (taking_only("tools", behavior=tool_call(GOOD), status=422), ["json_schema", "json_object", "tools"]),
+        (taking_only("text", behavior=document(GOOD)), ["json_schema", "json_object", "tools", "text"]),
+    ],
+)
+def test_endpoint_is_asked_in_the_way_that_it_takes_and_then_only_so(behavior, formats):
+    with serve(behavior) as server:
+        client = connect(server.base_url, key="")
+        asked, again = client.ask(REQUEST, Paragraph), client.ask(REQUEST.model_copy(update={"user": "2"}), Paragraph)
+    assert (asked.document, again.document) == (Paragraph(**GOOD), Paragraph(**GOOD))
+    assert [received.format for received in server.received] == [*formats, formats[-1]]
+    assert all("n_sentences" in json.dumps(received.body) for received in server.received)
 
 
 def test_key_that_an_endpoint_repeats_is_hidden(caplog):

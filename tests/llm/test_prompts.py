@@ -36,5 +36,5 @@ def test_text_of_a_fact_cannot_end_its_mark_or_name_a_fact():
 
 
 def test_prompt_without_a_fact_is_an_error():
-    with pytest.raises(KeyError, match="more"):
+    with pytest.raises(KeyError):
         PROMPT.fill(facts=1)

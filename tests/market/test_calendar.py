@@ -1,28 +1,15 @@
 import datetime as dt
 import pickle
-import sys
-from importlib.metadata import version
-from pathlib import Path
 
 import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from nvtrader_pipelines.market import calendar
 from nvtrader_pipelines.market.calendar import NEW_YORK, CalendarName, Calendars, TradingCalendar
+from scripts.pack_sessions import exchange_names, exchange_sessions
 
 EVERY_DAY, WEEKDAYS, LONDON, CHICAGO = map(TradingCalendar, ("24/7", "24/5", "XLON", "CMES"))
 FRIDAY, SATURDAY, SUNDAY, MONDAY = (dt.date(2024, 3, day) for day in (1, 2, 3, 4))
-
-
-@pytest.fixture
-def stored(tmp_path, monkeypatch):
-    """File of the stored sessions in an empty package, with the cache of this process cleared."""
-    monkeypatch.setattr(calendar, "files", lambda _: tmp_path)
-    (tmp_path / "__pycache__").mkdir()
-    calendar._all_sessions.cache_clear()
-    yield lambda: next((tmp_path / "__pycache__").iterdir())
-    calendar._all_sessions.cache_clear()
 
 
 def test_weekends_and_holidays_are_no_sessions_of_new_york():
@@ -130,7 +117,7 @@ def test_last_ended_session_has_closed(market, now, ended):
 
 
 def test_unknown_calendar_is_refused_with_the_known_ones():
-    with pytest.raises(ValidationError, match=r"XNAS1.*XLON"):
+    with pytest.raises(ValidationError, match="XLON"):
         TypeAdapter(CalendarName).validate_python("XNAS1")
     assert TypeAdapter(CalendarName).validate_python("XLON") == "XLON"
 
@@ -138,19 +125,6 @@ def test_unknown_calendar_is_refused_with_the_known_ones():
 @pytest.mark.filterwarnings("ignore:Series.values returning")  # of exchange_calendars
 def test_year_of_an_exchange_known_for_few_years_has_their_mean():
     assert TradingCalendar("XSAU").periods_per_year == pytest.approx(250, abs=3)
-
-
-@pytest.mark.filterwarnings("ignore:Series.values returning")  # of exchange_calendars
-def test_exchange_whose_sessions_cannot_be_computed_is_refused(monkeypatch):
-    def fail(*_args, **_options):
-        raise NotImplementedError("holidays of this exchange")
-
-    monkeypatch.setattr("exchange_calendars.get_calendar", fail)
-    monkeypatch.setattr(calendar, "_stored_sessions", lambda name: Path(f"/nowhere/{name}"))
-    calendar._all_sessions.cache_clear()
-    with pytest.raises(ValidationError, match="must give the sessions of XLON"):
-        TypeAdapter(CalendarName).validate_python("XLON")
-    calendar._all_sessions.cache_clear()
 
 
 def test_source_without_a_calendar_trades_in_new_york():
@@ -163,7 +137,7 @@ def test_calendar_is_equal_after_pickling():
 
 
 def test_dates_outside_the_calendar_are_refused():
-    with pytest.raises(ValueError, match="2050-01-01"):
+    with pytest.raises(ValueError):
         NEW_YORK.sessions(dt.date(2049, 1, 1), dt.date(2050, 1, 1))
     assert not NEW_YORK.is_session(dt.date(1899, 12, 29))
 
@@ -175,35 +149,23 @@ def test_session_numbers_count_sessions():
 
 
 def test_session_number_of_a_non_session_is_refused():
-    with pytest.raises(ValueError, match="2022-01-01"):
+    with pytest.raises(ValueError):
         NEW_YORK.session_numbers(np.array(["2022-01-01"], dtype="datetime64[D]"))
 
 
 def test_sessions_are_read_only():
-    with pytest.raises(ValueError, match="read-only"):
+    with pytest.raises(ValueError):
         NEW_YORK.sessions(dt.date(2022, 1, 3), dt.date(2022, 1, 7))[0] = np.datetime64("2022-01-01")
 
 
-def test_sessions_are_computed_once_and_then_read(stored, monkeypatch):
-    computed = NEW_YORK.all_sessions()
-    assert stored().name == f"XNYS-1900-01-01-2049-12-31-{version('exchange_calendars')}.npy"
-    calendar._all_sessions.cache_clear()
-    monkeypatch.setitem(sys.modules, "exchange_calendars", None)  # cannot be imported
-    np.testing.assert_array_equal(NEW_YORK.all_sessions(), computed)
-    assert not NEW_YORK.all_sessions().flags.writeable
+@pytest.mark.parametrize("name", ["XNYS", "XLON"])
+def test_sessions_of_an_exchange_are_those_of_exchange_calendars(name):
+    np.testing.assert_array_equal(TradingCalendar(name).all_sessions(), exchange_sessions(name))
 
 
-@pytest.mark.parametrize("length", [0, 3, 1000])
-def test_damaged_stored_sessions_are_computed_again(stored, length):
-    computed = NEW_YORK.all_sessions()
-    content = stored().read_bytes()
-    stored().write_bytes(content[:length])
-    calendar._all_sessions.cache_clear()
-    np.testing.assert_array_equal(NEW_YORK.all_sessions(), computed)
-    assert stored().read_bytes() == content
-
-
-def test_sessions_of_read_only_package_are_computed(stored, tmp_path):
-    (tmp_path / "__pycache__").rmdir()
-    assert len(NEW_YORK.all_sessions()) > 37_000
-    assert not (tmp_path / "__pycache__").exists()
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore")  # of exchange_calendars
+def test_every_exchange_that_can_be_computed_is_packed():
+    for name in exchange_names():
+        np.testing.assert_array_equal(TradingCalendar(name).all_sessions(), exchange_sessions(name))
+        assert TradingCalendar(name).periods_per_year > 200

@@ -4,6 +4,7 @@ import pickle
 import numpy as np
 import polars as pl
 
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.market.features import LogReturn
 from nvtrader_pipelines.market.history import bar_arrays, price_history
 from tests.markets import csv_file, market_tables, synthetic_bars
@@ -26,7 +27,7 @@ def test_bar_arrays_are_nan_where_there_is_no_bar_or_value():
 
 
 def test_history_with_derived_values_survives_a_pickle():
-    history = price_history(market_tables(csv_file(synthetic_bars(n_sessions=30, n_symbols=2))).returns)
+    history = price_history(market_tables(csv_file(synthetic_bars(n_sessions=30, n_symbols=2))).returns, NEW_YORK)
     history.values_of(LogReturn(window=1))
     copied = pickle.loads(pickle.dumps(history))
     np.testing.assert_array_equal(copied.last_closes(), history.last_closes())

@@ -2,6 +2,7 @@ import datetime as dt
 
 import pytest
 
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.market.returns import bar_returns, calendar_gaps, describe_gaps
 from nvtrader_pipelines.market.tables import RETURNS
 from tests.markets import LandedFile, csv_file, market_tables, synthetic_bars
@@ -65,7 +66,7 @@ def test_gaps_are_listed_with_symbol_and_sessions():
         "AB,2021-12-30,,,,10,,",
         "AB,2022-01-05,,,,11,,",
     )
-    gaps = calendar_gaps(returns)
+    gaps = calendar_gaps(returns, NEW_YORK)
     assert gaps.rows() == [
         ("landing", "AB", dt.date(2021, 12, 31), dt.date(2022, 1, 4), 3),
         ("landing", "KO", dt.date(2020, 1, 3), dt.date(2020, 1, 3), 1),
@@ -78,6 +79,6 @@ def test_gaps_are_listed_with_symbol_and_sessions():
 
 
 def test_market_without_gaps_is_described():
-    gaps = calendar_gaps(returns_of("KO,2021-12-31,,,,10,,", "KO,2022-01-03,,,,11,,"))
+    gaps = calendar_gaps(returns_of("KO,2021-12-31,,,,10,,", "KO,2022-01-03,,,,11,,"), NEW_YORK)
     assert gaps.is_empty()
     assert len(describe_gaps(gaps, 5)) == 1

@@ -18,7 +18,7 @@ from nvtrader_pipelines.orchestration.jobs import PREFERENCE_ASSETS
 from nvtrader_pipelines.orchestration.partitions import RANGE_END, RANGE_START
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
-from nvtrader_pipelines.runs.stored_run import StoredRun
+from nvtrader_pipelines.runs.stored_run import RunWriter
 from nvtrader_pipelines.runs.train_walk_judge import walk_run
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, EVALUATIONS, RUNS
@@ -88,8 +88,8 @@ def walk(home, instance) -> dg.ExecuteInProcessResult:
 
 
 def with_record(monkeypatch, changed) -> None:
-    keep = StoredRun.store_record
-    monkeypatch.setattr(StoredRun, "store_record", lambda store, _: keep(store, changed))
+    keep = RunWriter.store_record
+    monkeypatch.setattr(RunWriter, "store_record", lambda store, _: keep(store, changed))
 
 
 def test_every_asset_materializes_and_passes_its_checks(first_runs, own_home):

@@ -4,7 +4,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.market.sources import SourceUnavailable
-from nvtrader_pipelines.orchestration import retries
+from nvtrader_pipelines.orchestration import rebalance_steps
 from nvtrader_pipelines.orchestration.assets import bronze, gold, silver
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, MARKET_PANEL, QUARANTINE
@@ -119,7 +119,7 @@ def failing(error: Exception, times: int, then):
 
 
 def test_unavailable_source_is_retried(home, instance, monkeypatch):
-    monkeypatch.setattr(retries, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(rebalance_steps, "RETRY_WAIT_SECONDS", 0.0)
     ingest, calls = failing(SourceUnavailable("the source is away"), 2, bronze.ingest_market)
     monkeypatch.setattr(bronze, "ingest_market", ingest)
     finished = run_market(home, instance)
@@ -131,7 +131,7 @@ def test_unavailable_source_is_retried(home, instance, monkeypatch):
     ("error", "n_calls"), [(SourceUnavailable("the source is away"), 3), (ValueError("market.yaml is wrong"), 1)]
 )
 def test_persistent_error_fails_the_run_with_its_message(home, instance, monkeypatch, error, n_calls):
-    monkeypatch.setattr(retries, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(rebalance_steps, "RETRY_WAIT_SECONDS", 0.0)
     ingest, calls = failing(error, 99, bronze.ingest_market)
     monkeypatch.setattr(bronze, "ingest_market", ingest)
     finished = run_market(home, instance)

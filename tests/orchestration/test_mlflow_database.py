@@ -12,7 +12,7 @@ from alembic.config import Config
 from mlflow.store.tracking.dbmodels.initial_models import Base
 
 from nvtrader_pipelines.orchestration.mlflow_tracking import EXPERIMENT, TRAININGS, MlflowTracking
-from nvtrader_pipelines.storage.damage.file_problems import mlflow_problem
+from nvtrader_pipelines.storage.file_problems import mlflow_problem
 
 OPEN = """
 import sys

@@ -173,7 +173,7 @@ def test_logging_on_a_retry_duplicates_nothing(tracking, tmp_path):
 
 
 def test_log_curve_too_many_points_raises(tracking):
-    with pytest.raises(ValueError, match="more than 200"), tracking.run("run-3", "x") as run:
+    with pytest.raises(ValueError), tracking.run("run-3", "x") as run:
         run.tracked.log_curve("loss", [(step, 0.0) for step in range(CURVE_POINTS + 1)])
     assert status(run) == "FAILED"
 

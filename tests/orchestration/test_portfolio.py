@@ -15,7 +15,7 @@ from nvtrader_pipelines.desk.halt import halt, resume
 from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.brokers.simulated_venue import SimulatedVenue
 from nvtrader_pipelines.execution.reconciliation import Difference
-from nvtrader_pipelines.orchestration import rebalance_steps, retries, sensors
+from nvtrader_pipelines.orchestration import rebalance_steps, sensors
 from nvtrader_pipelines.orchestration.assets import portfolio
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVATION, VERDICT
 from nvtrader_pipelines.orchestration.jobs import CONTEST
@@ -204,7 +204,7 @@ def story(gate_decisions, instance):
     with pytest.MonkeyPatch.context() as patch:
         for name in ("account_figures", "stages_figures", "plan_figures"):
             patch.setattr(portfolio, name, lambda *_: {})  # once is enough
-        patch.setattr(retries, "WAIT_SECONDS", 0.0)
+        patch.setattr(rebalance_steps, "RETRY_WAIT_SECONDS", 0.0)
         land(store, 481)
         with pytest.MonkeyPatch.context() as broken:
             broken.setattr(SimulatedVenue, "submit", unanswered_once(SimulatedVenue.submit))

@@ -238,7 +238,7 @@ def test_rebalance_needs_an_active_policy_that_can_be_read(tmp_path):
     assert "needs an active policy to be rebalanced, but none was ever activated" in str(result.skip_message)
     activation = AuditEvent(event_id=event_id("promoted"), kind="promoted", at=AT, by="ann", policy="small", run_id="1")
     Store(home).audit.append([activation])
-    with pytest.raises(StorageError, match="the last activation of the audit"):
+    with pytest.raises(StorageError):
         rebalanced(home, 2026, 11, 27)
 
 

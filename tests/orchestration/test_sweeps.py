@@ -9,14 +9,13 @@ import pytest
 import yaml
 from polars.testing import assert_frame_equal
 
-from nvtrader_pipelines.orchestration import materialize, sensors
+from nvtrader_pipelines.orchestration import PipelineError, materialize, sensors
 from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.materialize import run_pipeline
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
 from nvtrader_pipelines.runs.market_state import market_digest, record_market_digest
 from nvtrader_pipelines.runs.planning import JudgedRuns
-from nvtrader_pipelines.runs.stored_run import StoredRun
+from nvtrader_pipelines.runs.stored_run import RunWriter
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import STRESS
 from tests.homes import KEY, SWEEP, SWEPT, run_job, run_market, small_home, step_errors
@@ -80,7 +79,7 @@ def test_sweep_is_one_dagster_run_per_partition(swept_home, monkeypatch):
 @pytest.mark.nightly
 @pytest.mark.slow
 def test_run_stopped_by_a_check_is_closed_and_resumes(home, monkeypatch):
-    keep, store, key = StoredRun.store_record, Store(home), SWEPT[1]
+    keep, store, key = RunWriter.store_record, Store(home), SWEPT[1]
     name = key.partition("@")[0]
     for is_known in ("is_contest_judged", "is_promotion_current"):  # what follows the runs is the same after every run
         monkeypatch.setattr(materialize, is_known, lambda *_: True)
@@ -90,7 +89,7 @@ def test_run_stopped_by_a_check_is_closed_and_resumes(home, monkeypatch):
         keep(store, replace(record, equity_curves=curves))
 
     with monkeypatch.context() as patch:
-        patch.setattr(StoredRun, "store_record", spoilt)
+        patch.setattr(RunWriter, "store_record", spoilt)
         with pytest.raises(PipelineError):
             run_pipeline(Store(home), [name], quiet=True)
     (run,) = store.ledger.runs().filter(partition_key=key).to_dicts()

@@ -2,7 +2,7 @@ import dagster as dg
 import pytest
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.orchestration.assets.versions import VERSION_KEY
+from nvtrader_pipelines.orchestration.assets.policies import VERSION_KEY
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import KEY, SPEC, SWEEP, register_experiments, run_job, step_errors

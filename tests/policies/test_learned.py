@@ -146,7 +146,7 @@ def test_policies_that_share_an_interface_decide_as_alone():
 def test_stateful_policy_raises_for_an_earlier_session(t):
     policy = opened("recurrent_ppo")
     policy.decide(PANEL, 160, ACCOUNT)
-    with pytest.raises(ValueError, match=f"session {t} is not after 160"):
+    with pytest.raises(ValueError):
         policy.decide(PANEL, t, ACCOUNT)
     assert decisions(opened("ppo"), sessions=[160, t])
 
@@ -167,20 +167,20 @@ def test_classical_policy_opens_and_ignores_later_sessions(agent):
 def test_classical_agent_with_tensors_raises():
     agent = CLASSICAL["equal_weight"]
     card = card_of(PANEL, agent.train(PANEL, SPEC, WINDOW, 0), agent=agent)
-    with pytest.raises(PolicyArchiveError, match=r"equal_weight .*has 1;"):
+    with pytest.raises(PolicyArchiveError):
         open_policy(card, {"weight": torch.zeros(1)}, PANEL)
 
 
 def test_open_policy_raises_for_other_symbols_or_features():
-    with pytest.raises(PolicyArchiveError, match=r"3 symbols \(AAA, BBB, CCC\), .*2 symbols \(AAA, BBB\)"):
+    with pytest.raises(PolicyArchiveError):
         opened("ppo", synthetic_panel(200, 2))
     names = (*PANEL.feature_names[:-1], "another")
-    with pytest.raises(PolicyArchiveError, match="features"):
+    with pytest.raises(PolicyArchiveError):
         opened("ppo", replace(PANEL, feature_names=names))
 
 
 def test_policy_raises_for_another_panel():
-    with pytest.raises(ValueError, match="panel"):
+    with pytest.raises(ValueError):
         opened("ppo").decide(synthetic_panel(200, 3), 170, opening_account(3))
 
 
@@ -189,5 +189,5 @@ def test_open_policy_raises_for_tensors_of_another_network(kind):
     card, tensors = trained(kind)
     name = next(iter(tensors))
     for wrong in ({**tensors, name: torch.zeros(9)}, {name: tensors[name]}, {}):
-        with pytest.raises(PolicyArchiveError, match="tensors must fit the network"):
+        with pytest.raises(PolicyArchiveError):
             open_policy(card, wrong, PANEL)

@@ -1,17 +1,10 @@
-from itertools import combinations
-
 import numpy as np
 import pytest
 import torch
 from torch.distributions import Dirichlet, Normal
 
 from nvtrader_pipelines.policies.advantages.masked import masked_mean
-from nvtrader_pipelines.policies.preference_losses import (
-    LogProbs,
-    centered_log_prob,
-    contrastive_loss,
-    preference_loss,
-)
+from nvtrader_pipelines.policies.preference_losses import LogProbs, centered_log_prob, preference_loss
 from tests.evaluation.golden import golden
 from tests.policies.advantages.golden import assert_close, cases, tensor
 
@@ -35,16 +28,12 @@ def pair_log_probs():
 
 
 def first_trl_loss(case, log_probs):
-    """Losses of TRL 0.19.1 from those of 1.16.0: another name, a baseline, no reference."""
-    beta, loss = case["beta"], {"aot_pair": "aot_unpaired"}.get(case["loss_type"], case["loss_type"])
+    """Losses of TRL 0.19.1 from those of 1.16.0, some without a reference."""
     references = [log_probs.reference_chosen, log_probs.reference_rejected]
     if case["reference_free"]:
         references = [torch.zeros_like(reference) for reference in references]
-    if loss == "bco_pair":
-        baseline = torch.cat([log_probs.chosen_log_ratios, log_probs.rejected_log_ratios]).mean().detach()
-        references = [reference + baseline for reference in references]
     log_probs = LogProbs(log_probs.chosen, log_probs.rejected, *references)
-    return preference_loss(loss, log_probs, beta=beta, label_smoothing=case["label_smoothing"])
+    return preference_loss(case["loss_type"], log_probs, beta=case["beta"], label_smoothing=case["label_smoothing"])
 
 
 def later_trl_loss(case, log_probs):
@@ -85,14 +74,14 @@ def mean_losses(version, loss_of):
     }
 
 
-def test_preference_loss_of_trl_versions_differs_for_ipo_and_bco_only():
+def test_preference_loss_of_trl_versions_differs_for_ipo_only():
     first, later = mean_losses("trl_0_19_1", first_trl_loss), mean_losses("trl_1_16_0", later_trl_loss)
     pairs = {str(key[:2]): [first[key], later[key]] for key in first.keys() & later.keys()}
     differences = {key: means for key, means in pairs.items() if means[0] != pytest.approx(means[1], abs=1e-12)}
     assert differences == {key: approx(means) for key, means in GOLDEN["version_differences"].items()}
 
 
-@pytest.mark.parametrize("loss", ["sigmoid", "robust", "exo_pair"])
+@pytest.mark.parametrize("loss", ["sigmoid", "robust"])
 def test_preference_loss_with_soft_labels_equals_that_of_each_pair(loss):
     log_probs, smoothing = pair_log_probs(), [0.0, 0.1, 0.25, 0.4]
     losses = preference_loss(loss, log_probs, beta=0.5, label_smoothing=tensor(smoothing))
@@ -113,21 +102,6 @@ def test_sigmoid_loss_of_summed_or_mean_log_probs_matches_nemo_rl(case):
     assert_close(chosen.mean(), expected["rewards_chosen_mean"])
     assert_close(rejected.mean(), expected["rewards_rejected_mean"])
     assert (chosen > rejected).double().mean().item() == expected["accuracy"]
-
-
-@pytest.mark.parametrize("case", GOLDEN["cpl"][:3], ids=lambda case: str(case["bias"]))
-def test_contrastive_loss_of_labeled_segments_matches_cpl(case):
-    first, second, prefers_second = tensor(case["adv1"]), tensor(case["adv2"]), tensor(case["y"]) == 1.0
-    chosen, rejected = torch.where(prefers_second, second, first), torch.where(prefers_second, first, second)
-    assert contrastive_loss(chosen, rejected, bias=case["bias"]).mean().item() == approx(case["loss"])
-    assert (chosen > rejected).double().mean().item() == pytest.approx(case["accuracy"], abs=1e-7)
-
-
-def test_contrastive_loss_of_all_ranked_pairs_matches_cpl():
-    case = GOLDEN["cpl"][3]
-    ranked = tensor(case["adv"])[np.argsort(case["scores"])]
-    rejected, chosen = ranked[torch.tensor(list(combinations(range(len(ranked)), 2)))].T
-    assert contrastive_loss(chosen, rejected, bias=case["bias"]).mean().item() == approx(case["loss"])
 
 
 def test_sigmoid_loss_of_gaussian_policy_matches_closed_form():

@@ -8,7 +8,7 @@ from safetensors.torch import save
 
 from nvtrader_pipelines.policies.agents.dpo_training import pair_gains
 from nvtrader_pipelines.policies.preference_data import Tuning
-from nvtrader_pipelines.preferences.pair_order import holdout_auc, orient
+from nvtrader_pipelines.preferences.holdout_auc import holdout_auc, orient
 from tests.policies.agents.test_dpo import AGENT, N_PAIRS, PANEL, PPO, SPEC, WINDOW, judged_pairs, mean_utility, tune
 
 pytestmark = pytest.mark.slow

@@ -148,6 +148,6 @@ def test_export_is_loaded_by_datasets_without_any_outcome(datasets, tmp_path, su
 
 @pytest.mark.parametrize("name", ["pairs.csv", "pairs"])
 def test_export_of_another_suffix_is_refused(tmp_path, name):
-    with pytest.raises(ValueError, match=name):
+    with pytest.raises(ValueError):
         write_export(trl_rows(PAIRS), tmp_path / name)
     assert not list(tmp_path.iterdir())

@@ -18,6 +18,7 @@ from scripts.readme_results.markdown import (
     describe_comparison,
     is_difference,
     render_results,
+    render_summary,
     replace_block,
 )
 from scripts.readme_results.results import AccountRow, ComparisonRow, EarlierRow, Results, read_results
@@ -104,10 +105,11 @@ def test_block_is_the_markdown_of_its_rows():
     assert render_results(RESULTS).startswith(BLOCK)
 
 
-def test_readme_shows_the_block_of_its_rows():
-    text = (ROOT / "README.md").read_text()
-    results = Results.model_validate_json((ROOT / "docs" / "results.json").read_bytes())
-    assert replace_block(text, render_results(results)) == text
+@pytest.mark.parametrize(("page", "render"), [("README.md", render_summary), ("docs/results.md", render_results)])
+def test_page_shows_the_block_of_its_rows(page, render):
+    text = (ROOT / page).read_text()
+    results = Results.model_validate_json((ROOT / "benchmarks" / "results.json").read_bytes())
+    assert replace_block(text, render(results)) == text
 
 
 def test_difference_that_another_opening_turns_around_is_not_measurable():
@@ -137,7 +139,7 @@ def test_policy_apart_from_its_best_baseline_is_named(bounds, word):
 
 @pytest.mark.parametrize("text", ["", f"{BEGIN}\n", f"{END}\n{BEGIN}\n", f"{BEGIN}{END}{BEGIN}{END}"])
 def test_text_without_both_markers_once_is_refused(text):
-    with pytest.raises(ValueError, match="once, in this order"):
+    with pytest.raises(ValueError):
         replace_block(text, "block")
 
 

@@ -18,8 +18,8 @@ from nvtrader_pipelines.research.recorded_session import read_session
 from nvtrader_pipelines.research.session import run_session
 from nvtrader_pipelines.research.session_store import create_session
 from nvtrader_pipelines.research.trial_pool import TrialPool
+from nvtrader_pipelines.runs.ingestion import pin_panels
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.medallion import pin_panels
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, FEATURES, RETURNS

@@ -112,7 +112,7 @@ def test_best_sharpe_alone_is_handed_on_only_by_that_rule_and_only_if_new(noise_
 def test_unreadable_gate_is_refused_before_the_search(noise_home):
     noise_home.promotion_file.write_text("rule: nonsense\n")
     folder = new_session(noise_home)
-    with pytest.raises(StorageError, match="rule"):
+    with pytest.raises(StorageError):
         run(noise_home, folder)
     assert read_session(folder).lines == ()
 

@@ -4,7 +4,6 @@ import jsonschema
 import pytest
 from pydantic import ValidationError
 
-from nvtrader_pipelines.research.config_delta import BoundsClip, DeltaRefused
 from nvtrader_pipelines.research.journal import ModelAsked, format_line, read_line
 from nvtrader_pipelines.research.model_answers import (
     MAX_REASON,
@@ -13,6 +12,7 @@ from nvtrader_pipelines.research.model_answers import (
     proposal_schema,
     take_answer,
 )
+from nvtrader_pipelines.research.proposal_bounds import BoundsClip, DeltaRefused
 from nvtrader_pipelines.research.proposers import LlmProposer
 from nvtrader_pipelines.research.study import Study
 from tests.research.sessions import SPACE, START
@@ -37,8 +37,12 @@ def test_schema_of_a_proposal_has_every_knob_and_admits_answers():
     schema = proposal_schema(SPACE)
     validator = jsonschema.Draft202012Validator(schema)
     changes = dict.fromkeys(SPACE.base_values)
-    assert validator.is_valid({"changes": {**changes, "gamma": 0.95}, "reason": "r", "expects": None})
-    assert not validator.is_valid({"changes": {**changes, "policy": 1}, "reason": "r", "expects": None})
+    assert validator.is_valid(
+        {"changes": {**changes, "gamma": 0.95}, "reason": "r", "expects": None, "cites_goal": True}
+    )
+    assert not validator.is_valid(
+        {"changes": {**changes, "policy": 1}, "reason": "r", "expects": None, "cites_goal": True}
+    )
 
 
 @pytest.mark.parametrize(

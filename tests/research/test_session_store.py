@@ -8,6 +8,7 @@ from nvtrader_pipelines.research.journal import TrialJudged
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.session_spec import SearchWindows
 from nvtrader_pipelines.research.session_store import (
+    choose_proposer,
     earlier_configurations,
     known_results,
     sealed_experiment,
@@ -122,3 +123,24 @@ def test_sealed_experiment_trades_through_cufolio_within_the_risk_limits():
     assert sealed_experiment(sealed, *data, "sealed") == sealed
     rule = sealed_experiment(cufolio(), *data, "rule")
     assert rule.pipeline == cufolio().pipeline
+
+
+@pytest.mark.parametrize(
+    ("text", "budget", "chosen"),
+    [
+        ("", 20, {"kind": "llm", "n_warmup_trials": 5}),
+        ("", 100, {"kind": "llm", "n_warmup_trials": 10}),
+        ("", None, {"kind": "llm"}),
+        ("random", 20, {"kind": "random"}),
+        ("{kind: llm, n_warmup_trials: 0}", 20, {"kind": "llm", "n_warmup_trials": 0}),
+        ("kind: llm\nshare: 0.5", 8, {"kind": "llm", "n_warmup_trials": 2, "share": 0.5}),
+    ],
+)
+def test_proposer_is_the_model_where_an_endpoint_is_configured(home, text, budget, chosen):
+    home.llm_file.parent.mkdir(parents=True, exist_ok=True)
+    home.llm_file.write_text("base_url: http://127.0.0.1:9/v1\n")
+    assert choose_proposer(home, text, budget) == chosen
+
+
+def test_proposer_is_optuna_without_an_endpoint(home):
+    assert choose_proposer(home, "", 20) == {"kind": "optuna"}

@@ -7,7 +7,7 @@ from nvtrader_pipelines.evaluation.backtest import backtest
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
-from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.plan import RunPlan, policy_card
 from nvtrader_pipelines.experiments.policy_accounts import build_accounts
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.policies.archive import read_card, write_archive
@@ -39,7 +39,7 @@ def trained_archives(plan, seed):
     """Policy files of a seed as a run of the experiment trains them."""
     tasks = [plan.task((fold.index, seed)) for fold in plan.folds]
     fits = [task.agent.train(plan.panel, task.environment, task.window, task.seed) for task in tasks]
-    cards = [plan.card(task, fit) for task, fit in zip(tasks, fits, strict=True)]
+    cards = [policy_card(plan, task, fit) for task, fit in zip(tasks, fits, strict=True)]
     return {(card.fold, card.seed): write_archive(card, fit.tensors) for card, fit in zip(cards, fits, strict=True)}
 
 

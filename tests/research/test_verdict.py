@@ -167,5 +167,5 @@ def test_smallest_confirmed_lead_follows_tracking_and_years(tracking, years, lea
 @pytest.mark.parametrize("year", [252, 365])
 def test_sealed_window_under_a_year_is_refused(year):
     require_sealed_window(year, year)
-    with pytest.raises(ValueError, match=f"{year - 1}"):
+    with pytest.raises(ValueError):
         require_sealed_window(year - 1, year)

@@ -88,9 +88,7 @@ def test_page_with_readiness_fits_a_screen(command, store):
 
 def test_version_without_run_is_refused(store):
     other = SPEC.model_copy(update={"name": "untried"})
-    with pytest.raises(
-        StorageError, match=r"untried@.* has no trained policies; run `nvtrader experiments run untried`"
-    ):
+    with pytest.raises(StorageError):
         next(walk_guards(store, other, N_SESSIONS))
 
 

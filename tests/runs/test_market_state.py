@@ -11,7 +11,7 @@ from tests.runs.untrained import market_home, planned, sealed
 def test_delivery_to_a_market_without_a_landing_source_is_refused(home, tmp_path):
     home.market_file.write_text("sources:\n  - kind: sample\n")
     (tmp_path / "A.csv").write_bytes(b"1")
-    with pytest.raises(StorageError, match=r"must list the source 'landing' of `kind: landing`.* none of that kind"):
+    with pytest.raises(StorageError):
         deliver_prices(home, [tmp_path / "A.csv"])
     assert landed_files(home) == []
 
@@ -23,6 +23,6 @@ def test_source_with_runs_keeps_its_calendar(tmp_path):
     store.tables.replace(DELIVERIES, market_tables(csv_file(synthetic_bars())).deliveries, {})
     require_same_calendars(store)
     store.home.market_file.write_text("sources: [{kind: landing, calendar: 24/7}]\n")
-    with pytest.raises(StorageError, match="landing must keep its calendar XNYS"):
+    with pytest.raises(StorageError):
         require_same_calendars(store)
     assert store.ledger.run(run.run_id).source == "landing"

@@ -6,10 +6,11 @@ import pytest
 from rich.console import Console
 
 from nvtrader_pipelines.market.cleaning import clean
+from nvtrader_pipelines.runs.ingestion import ingest_market
 from nvtrader_pipelines.runs.market_summary import MAX_REFUSED_SHARE, read_basis_changes, summarize_market
 from nvtrader_pipelines.service.cli.pages.market_page import MAX_VALUE, MAX_WARNINGS, draw_coverage, print_market
 from nvtrader_pipelines.service.documents.market_facts import market_document
-from nvtrader_pipelines.storage.medallion import ingest_market, read_calendars
+from nvtrader_pipelines.storage.panels import read_calendars
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, QUARANTINE
 from tests.markets import INGESTED_AT, csv_file, synthetic_bars
 

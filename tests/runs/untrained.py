@@ -10,7 +10,7 @@ from gymnasium import spaces
 
 from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.evaluation.step_generators import drain
-from nvtrader_pipelines.experiments.plan import RunPlan
+from nvtrader_pipelines.experiments.plan import RunPlan, policy_card
 from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -23,7 +23,7 @@ from nvtrader_pipelines.runs.planning import reopen_plan
 from nvtrader_pipelines.runs.train_walk_judge import judge_run, walk_run
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger, RunRow
-from nvtrader_pipelines.storage.medallion import read_panel
+from nvtrader_pipelines.storage.panels import read_panel
 from nvtrader_pipelines.storage.store import Store
 from tests.runs.small_runs import EXPERIMENT as LOOSE
 from tests.runs.small_runs import land
@@ -60,7 +60,7 @@ def sealed(store: Store, plan: RunPlan, lookback: int | None = None) -> SealedRu
     ledger, library = begun(store, plan), store.policies
     fit = fitted(plan, lookback or plan.spec.environment.lookback)
     for key in plan.keys:
-        archive = write_archive(plan.card(plan.task(key), fit), fit.tensors)
+        archive = write_archive(policy_card(plan, plan.task(key), fit), fit.tensors)
         library.save(
             plan.spec.partition_key, plan.run_id, TrainedPolicy(*key, archive, pl.DataFrame(schema=TRAJECTORY))
         )

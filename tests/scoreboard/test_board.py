@@ -2,7 +2,7 @@ from datetime import date
 
 import polars as pl
 
-from nvtrader_pipelines.scoreboard.board import with_openings
+from nvtrader_pipelines.runs.run_queries import with_openings
 from nvtrader_pipelines.storage.tables import EVALUATIONS, SCOREBOARD
 from tests.storage.table_rows import conform
 

@@ -12,6 +12,7 @@ from stable_baselines3 import PPO
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
 from nvtrader_pipelines.evaluation.invariants import inconsistent_entrants
 from nvtrader_pipelines.evaluation.prudex import prudex_compass
+from nvtrader_pipelines.experiments.plan import policy_card
 from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.figures import scoreboard_figures
@@ -22,14 +23,17 @@ from nvtrader_pipelines.market.returns import bar_returns
 from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, Momentum
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
+from nvtrader_pipelines.runs.ingestion import ingest_market, pin_panels
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
-from nvtrader_pipelines.runs.stored_run import StoredRun
+from nvtrader_pipelines.runs.stored_run import RunWriter
 from nvtrader_pipelines.scoreboard.board import read_history, read_scoreboard
 from nvtrader_pipelines.scoreboard.cards import (
+    MIN_PER_SHARD,
     external_attempts,
     judge_shard,
     score_all,
+    shard_processes,
     update_scoreboard,
 )
 from nvtrader_pipelines.scoreboard.contests import BUILT_IN, COMMON
@@ -38,7 +42,7 @@ from nvtrader_pipelines.scoreboard.roster import distinct_baselines
 from nvtrader_pipelines.scoreboard.scorecard import Scorecard
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.medallion import ingest_market, pin_panels, read_calendars, read_panel
+from nvtrader_pipelines.storage.panels import read_calendars, read_panel
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, FEATURES, RETURNS, SCORECARDS
 from tests.markets import INGESTED_AT, csv_file, synthetic_bars, synthetic_sessions
@@ -71,11 +75,11 @@ def run_rules(place, spec):
     """Run an experiment whose agent is a rule."""
     key = place.ledger.register(spec)
     plan = read_plan(place, key)
-    store, nothing = StoredRun(place, plan, lambda: START), pl.DataFrame(schema=TRAJECTORY)
+    store, nothing = RunWriter(place, plan, lambda: START), pl.DataFrame(schema=TRAJECTORY)
     for fold, seed in plan.keys:  # here and now, for processes take seconds to start
         task = plan.task((fold, seed))
         fit = spec.agent.train(plan.panel, spec.environment, task.window, seed)
-        store.store_policy(TrainedPolicy(fold, seed, write_archive(plan.card(task, fit), {}), nothing))
+        store.store_policy(TrainedPolicy(fold, seed, write_archive(policy_card(plan, task, fit), {}), nothing))
     for _ in run_whole(place, key, Launch(f"task of {key}")):
         pass
 
@@ -288,14 +292,14 @@ def test_scoreboard_round_trips_through_its_table(store, season):
 
 
 def test_history_of_unknown_entrant_raises_with_names(store, season):
-    with pytest.raises(StorageError, match=r"did you mean 'mine'"):
+    with pytest.raises(StorageError, match="mine"):
         read_history(store, "min")
 
 
 def test_reading_before_the_first_update_raises_with_commands(tmp_path):
     place = small_home(tmp_path / "home")
     for ask in (read_scoreboard, update_scoreboard, lambda store: read_history(store, "x")):
-        with pytest.raises(StorageError, match=r"nvtrader materialize.*nvtrader scoreboard update"):
+        with pytest.raises(StorageError, match="nvtrader scoreboard update"):
             ask(place)
 
 
@@ -377,3 +381,18 @@ def test_run_that_is_not_to_be_judged_is_no_entrant_but_a_trial(store, season, t
     files(home, rules__yaml="kind: run")
     cards = score_all(Store(home), START + dt.timedelta(days=10), lambda _: None).cards
     assert {card.entrant for card in cards} == {"rulse", "rules", "equal_weight", "buy_and_hold"}
+
+
+def write_shard(home, source, contests, shard):
+    """Leave a file with what a process was given."""
+    (home.root / f"shard-{shard[0]}").write_text(f"{source} {len(contests)} {shard[1]}")
+
+
+@pytest.mark.parametrize(
+    ("n_new", "shards"), [(2 * MIN_PER_SHARD - 1, {}), (9 * MIN_PER_SHARD, {"shard-1": "sample 2 2"})]
+)
+def test_new_entrants_are_judged_in_a_process_per_core_if_many(home, monkeypatch, n_new, shards):
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    with shard_processes(write_shard, home, "sample", BUILT_IN, n_new) as n_shards:
+        assert n_shards == 1 + len(shards)
+    assert {path.name: path.read_text() for path in home.root.glob("shard-*")} == shards

@@ -32,20 +32,14 @@ def test_built_in_contest_of_the_sample_is_its_reported_period(home):
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("crisis: {first: 2009-01-01, last: 2008-01-01}", "first must be before last"),
-        ("crisis: {frist: 2009-01-01}", "first"),
-        ("crisis: 2009", "crisis"),
-        ("- crisis", "mapping"),
-    ],
+    "text", ["crisis: {first: 2009-01-01, last: 2008-01-01}", "crisis: {frist: 2009-01-01}", "crisis: 2009", "- crisis"]
 )
-def test_invalid_contest_file_is_refused(home, text, sentence):
+def test_invalid_contest_file_is_refused(home, text):
     home.contests.write_text(text)
-    with pytest.raises(StorageError, match=sentence):
+    with pytest.raises(StorageError):
         read_contests(home)
 
 
 def test_unknown_contest_is_refused_with_a_suggestion(home):
-    with pytest.raises(StorageError, match=r"no contest 'reportd'.*reported"):
+    with pytest.raises(StorageError, match="reported"):
         find_contest(read_contests(home), "reportd")

@@ -5,9 +5,9 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.evaluation.prudex import prudex_compass
+from nvtrader_pipelines.evaluation.prudex.explainability import surrogate_of_walk
 from nvtrader_pipelines.evaluation.prudex.holdings import WindowHoldings
 from nvtrader_pipelines.evaluation.prudex.record import ACTIONS, CURVES, RETURNS, RUNS
-from nvtrader_pipelines.evaluation.prudex.surrogates import surrogate_of_walk
 from nvtrader_pipelines.scoreboard.prudex_rows import read_prudex_record, stored_surrogate
 from nvtrader_pipelines.storage import tables
 from nvtrader_pipelines.storage.judgements import Result

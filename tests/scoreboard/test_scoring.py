@@ -23,7 +23,8 @@ from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.policies.weights_table import WeightsTable
 from nvtrader_pipelines.scoreboard.contest_backtest import Meter, admit_entrants, run_contest_backtest
 from nvtrader_pipelines.scoreboard.entrants import Entrant, TrainingSpan, baseline_entrant, weights_entrant
-from nvtrader_pipelines.scoreboard.scorecard import Scorecard, StressResult, attempt_id, markdown
+from nvtrader_pipelines.scoreboard.scorecard import Scorecard, StressResult, attempt_id
+from nvtrader_pipelines.scoreboard.scorecard_page import markdown
 from nvtrader_pipelines.scoreboard.scoring import (
     SourceMarket,
     TrialPopulation,

@@ -10,7 +10,8 @@ from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio
 from nvtrader_pipelines.scoreboard.contest_backtest import Meter, admit_entrants, run_contest_backtest
 from nvtrader_pipelines.scoreboard.entrants import UntimedTwin
-from nvtrader_pipelines.scoreboard.scorecard import Scorecard, markdown
+from nvtrader_pipelines.scoreboard.scorecard import Scorecard
+from nvtrader_pipelines.scoreboard.scorecard_page import markdown
 from nvtrader_pipelines.scoreboard.scoring import score_runs
 from nvtrader_pipelines.scoreboard.timing_effect import timing_effect
 from tests.scoreboard.test_scoring import AT, ENTRANTS, PANEL, TRIALS

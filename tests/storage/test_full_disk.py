@@ -31,7 +31,7 @@ def test_write_atomically_on_full_disk_leaves_the_old_file(tmp_path):
 
 @pytest.mark.usefixtures("full_disk")
 def test_create_aside_on_full_disk_leaves_no_file(tmp_path):
-    with pytest.raises(OSError), create_aside(tmp_path / "ledger.db") as new:  # noqa: PT011 - one of two numbers
+    with pytest.raises(OSError), create_aside(tmp_path / "ledger.db") as new:
         new.write_bytes(b"x" * 20)
     assert list(tmp_path.iterdir()) == []
 

@@ -146,6 +146,6 @@ def undeliverable(request, tmp_path):
 
 def test_no_file_is_delivered_beside_one_that_cannot_be(home, tmp_path, undeliverable):
     (tmp_path / "A.csv").write_bytes(b"1")
-    with pytest.raises(StorageError, match=undeliverable.name):
+    with pytest.raises(StorageError):
         deliver_files(home, [tmp_path / "A.csv", undeliverable])
     assert list(home.landing.iterdir()) == []

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
+from xxhash import xxh64_intdigest
 
 CLIP = 10.0  # observations are in [-CLIP, CLIP]
 
@@ -54,3 +55,9 @@ def beyond_panel_error(t: NDArray[np.int64], n_sessions: int) -> IndexError:
     """Build the error for sessions beyond the panel; compiled loops do not check bounds."""
     beyond = int(t[np.argmax((t < 0) | (t >= n_sessions))])
     return IndexError(f"sessions must be among the panel's 0..{n_sessions - 1}, but {beyond} is not")
+
+
+def observation_hashes(observations: NDArray[np.float32]) -> NDArray[np.int64]:
+    """XXH64 of each observation's little-endian bytes with seed 0, as signed integers (n,)."""
+    rows = np.ascontiguousarray(observations, dtype="<f4")
+    return np.fromiter((xxh64_intdigest(row) for row in rows), np.uint64, len(rows)).view(np.int64)

@@ -61,10 +61,10 @@ def _observe(
         if t[i] < 0 or t[i] >= len(features):
             return False
         # prefetch: the reads of all rows wait for memory together
-        found = returns[t[i] * (n_weights - 1) + n_returns - 1]
+        newest = returns[t[i] * (n_weights - 1) + n_returns - 1]
         for j in range(0, n_features, FLOATS_PER_CACHE_LINE):
-            found += features[t[i], j]
-        observations[i, 0] = found
+            newest += features[t[i], j]
+        observations[i, 0] = newest
     for i in range(len(t)):
         first = t[i] * (n_weights - 1)
         past, known, held = returns[first : first + n_returns], features[t[i]], weights[i]

@@ -41,10 +41,10 @@ class RegimeObservation(Component):
                 f"{panel.sessions[last]} there are {last - first + 1}; lower the window or train for longer"
             )
         slopes = trailing_slopes(panel, self.window)[first + self.window - 1 : last + 1]
-        found = LookbackObservation().fit(panel, first, last)
+        lookback = LookbackObservation().fit(panel, first, last)
         return ObservationScaler(
-            means=(*found.means, float(slopes.mean())),
-            deviations=(*found.deviations, float(max(slopes.std(), 1e-8))),
+            means=(*lookback.means, float(slopes.mean())),
+            deviations=(*lookback.deviations, float(max(slopes.std(), 1e-8))),
             cuts=tuple(np.quantile(slopes, np.arange(1, self.n_regimes) / self.n_regimes).tolist()),
         )
 

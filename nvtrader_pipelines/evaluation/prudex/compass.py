@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from nvtrader_pipelines.evaluation.prudex.explainability import Surrogate, surrogate_measures, surrogate_of_walk
 from nvtrader_pipelines.evaluation.prudex.holdings import holding_windows, holdings
 from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, OF_AXIS, RANKED, RING, STATISTICS
 from nvtrader_pipelines.evaluation.prudex.measures_table import (
@@ -19,7 +20,6 @@ from nvtrader_pipelines.evaluation.prudex.policy_runs import members, policy_run
 from nvtrader_pipelines.evaluation.prudex.record import BASELINE, REFERENCE, SEED, PrudexRecord, accounts
 from nvtrader_pipelines.evaluation.prudex.return_windows import return_windows
 from nvtrader_pipelines.evaluation.prudex.scores import with_scores
-from nvtrader_pipelines.evaluation.prudex.surrogates import Surrogate, surrogate_measures, surrogate_of_walk
 from nvtrader_pipelines.evaluation.verdict_tables import PRUDEX
 
 _COMPARED = 2.0  # markets, countries, asset types, time scales or windows from which universality counts as reported
@@ -63,7 +63,7 @@ def prudex_compass(record: PrudexRecord, seed: int = 0, surrogate: Surrogate = s
     compared = set(
         scored.filter(pl.col("statistic") == "entropy").select("run_id", "policy", "kind", "fold").iter_rows()
     )
-    held = [each for each in all_holdings if (each.run_id, each.policy, each.kind, each.fold) in compared]
+    held = [walk for walk in all_holdings if (walk.run_id, walk.policy, walk.kind, walk.fold) in compared]
     ranked = {name: policy_runs(scored, who, name, "ranked") for name in RANKED}
     of_profile, profiles = profile_measures(policy_runs(scored, who, "total_return", "score"), seed)
     of_rank, ranks = rank_measures(ranked, seed)

@@ -1,13 +1,59 @@
 """Explainability: how well a small tree on market features predicts an account's weights."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
+
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.arrays import takes_arrays
-from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError
+from nvtrader_pipelines.evaluation.prudex.holdings import WindowHoldings
+from nvtrader_pipelines.evaluation.prudex.measures_table import table_of
+from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, value_or_reason
 
+_KEYS = ("source", "symbol", "session")
+Answer = tuple[float | None, str | None]  # value, or the reason why there is none
+Surrogate = Callable[[Sequence[WindowHoldings], pl.DataFrame], Answer]  # as `surrogate_of_walk`
 MAX_DEPTH = 4  # sixteen leaves: as many rules as a person can read
 _NEVER_VARIES = 1e-9  # of a weight
+
+
+def surrogate_measures(held: Sequence[WindowHoldings], features: pl.DataFrame, surrogate: Surrogate) -> pl.DataFrame:
+    """Surrogate R² of each account on the features, averaged over markets (ANSWERS)."""
+    markets = features.partition_by("source", as_dict=True)
+    no_features = features.clear()
+    walks: dict[tuple[str, str, str], list[WindowHoldings]] = {}
+    for walked in held:
+        walks.setdefault((walked.policy, walked.kind, walked.source), []).append(walked)
+    rows = [
+        (policy, kind, *surrogate(walk, markets.get((source,), no_features)))
+        for (policy, kind, source), walk in walks.items()
+    ]
+    each_market = table_of(rows, {"policy": pl.String, "kind": pl.String, "value": pl.Float64, "note": pl.String})
+    return each_market.group_by("policy", "kind", maintain_order=True).agg(
+        pl.lit("surrogate_r2").alias("statistic"),
+        pl.col("value").mean(),
+        pl.lit(None, dtype=pl.Float64).alias("score"),
+        pl.when(pl.col("value").is_null().all()).then(pl.col("note").first()).alias("note"),
+    )
+
+
+def surrogate_of_walk(walk: Sequence[WindowHoldings], features: pl.DataFrame) -> Answer:
+    """Surrogate R² of one account in its test windows on one market, from the market's features."""
+    weights = [
+        pl.DataFrame(
+            {
+                "session": np.repeat(walked.sessions, len(walked.symbols)),
+                "symbol": list(walked.symbols) * len(walked.sessions),
+                "weight": walked.weights.ravel(),
+            }
+        )
+        for walked in walk
+    ]
+    rows = pl.concat(weights).join(features, on=["session", "symbol"]).sort("session", "symbol")
+    known = rows.drop(*_KEYS, "weight").cast(pl.Float64).to_numpy()
+    return value_or_reason(partial(surrogate_r2, known, rows["weight"].to_numpy()))
 
 
 @takes_arrays

@@ -74,10 +74,10 @@ def holding_windows(record: PrudexRecord, held: list[WindowHoldings]) -> pl.Data
     }
     moments = cache(partial(_Moments.of, _returns_by_source(record)))  # many accounts share a window
     rows: list[Row] = []
-    for each in held:
-        window = spans[each.run_id, each.fold]
-        key = (each.run_id, each.source, each.policy, each.kind, each.fold, *window)
-        found = _numbers(each.weights, partial(moments, each.source, *window, each.symbols))
+    for walk in held:
+        window = spans[walk.run_id, walk.fold]
+        key = (walk.run_id, walk.source, walk.policy, walk.kind, walk.fold, *window)
+        found = _numbers(walk.weights, partial(moments, walk.source, *window, walk.symbols))
         rows += [(*key, *number, False) for number in found]
     return pl.DataFrame(rows, schema=WINDOWS, orient="row")
 

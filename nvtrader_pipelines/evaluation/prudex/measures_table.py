@@ -111,8 +111,8 @@ def profile_measures(runs: Sequence[PolicyRuns], seed: int) -> tuple[pl.DataFram
     """Area under the performance profile of each policy (ANSWERS), and the profiles (PROFILES)."""
     answers: list[Row] = []
     profiles: list[Row] = []
-    for number, each in enumerate(runs):
-        scores = list(each.by_task.values())
+    for number, run in enumerate(runs):
+        scores = list(run.by_task.values())
         area = area_under_profile(scores)
         shares = performance_profile(scores)
         try:
@@ -121,8 +121,8 @@ def profile_measures(runs: Sequence[PolicyRuns], seed: int) -> tuple[pl.DataFram
         except UndefinedStatisticError as error:
             low = high = np.full(len(TAUS), None)
             note = f"no band: {error}"
-        answers.append((each.policy, each.kind, "area_under_profile", area, 100.0 * area, note))
-        profiles += [(each.policy, each.kind, *row) for row in zip(TAUS, shares, low, high, strict=True)]
+        answers.append((run.policy, run.kind, "area_under_profile", area, 100.0 * area, note))
+        profiles += [(run.policy, run.kind, *row) for row in zip(TAUS, shares, low, high, strict=True)]
     return table_of(answers), table_of(profiles, PROFILES)
 
 
@@ -137,21 +137,21 @@ def rank_measures(ranked: dict[str, list[PolicyRuns]], seed: int) -> tuple[pl.Da
             continue
         group, tasks = comparable(ranked[name])
         sign = 1.0 if STATISTICS[name].higher_is_better else -1.0
-        values = [[sign * each.by_task[task] for task in tasks] for each in group]
+        values = [[sign * run.by_task[task] for task in tasks] for run in group]
         shares = rank_distribution(values, np.random.default_rng([seed, number]))
-        found = [
-            (each.policy, each.kind, name, rank, share)
-            for each, distribution in zip(group, shares, strict=True)
+        rows = [
+            (run.policy, run.kind, name, rank, share)
+            for run, distribution in zip(group, shares, strict=True)
             for rank, share in enumerate(distribution, 1)
         ]
-        ranks.append(table_of(found, RANKS))
+        ranks.append(table_of(rows, RANKS))
         answers.append(_expected_rank_rows(name, group, expected_rank(shares).tolist()))
-        answers.append(_unranked_rows(name, [each for each in ranked[name] if each not in group], len(group)))
+        answers.append(_unranked_rows(name, [run for run in ranked[name] if run not in group], len(group)))
     return pl.concat(answers), pl.concat(ranks)
 
 
 def _expected_rank_rows(name: str, group: Sequence[PolicyRuns], expected: Sequence[float]) -> pl.DataFrame:
-    where = {(each.policy, each.kind): rank for each, rank in zip(group, expected, strict=True)}
+    where = {(run.policy, run.kind): rank for run, rank in zip(group, expected, strict=True)}
     market = where.get((REFERENCE, BASELINE))
     note = f"no score: {REFERENCE} is not among the policies ranked" if market is None else None
     rows = [(*who, f"rank:{name}", rank, market, note) for who, rank in where.items()]
@@ -163,7 +163,7 @@ def _expected_rank_rows(name: str, group: Sequence[PolicyRuns], expected: Sequen
 
 def _unranked_rows(name: str, others: Sequence[PolicyRuns], n_ranked: int) -> pl.DataFrame:
     note = f"its test windows differ from those of the {n_ranked} ranked policies"
-    return table_of([(each.policy, each.kind, f"rank:{name}", None, None, note) for each in others])
+    return table_of([(other.policy, other.kind, f"rank:{name}", None, None, note) for other in others])
 
 
 def single_seed_measures(judged: pl.DataFrame) -> pl.DataFrame:

@@ -33,45 +33,45 @@ def action_plane(held: Sequence[WindowHoldings], seed: int) -> tuple[pl.DataFram
     Experiments and baselines are embedded, not single seeds, and only those on the names with the most decisions.
     """
     decisions = Counter[tuple[str, ...]]()
-    for each in held:
-        decisions[each.symbols] += len(each.weights)
+    for walk in held:
+        decisions[walk.symbols] += len(walk.weights)
     symbols = max(decisions, key=lambda names: (decisions[names], names), default=())
-    chosen = [each for each in held if each.symbols == symbols and each.kind != SEED]
+    chosen = [walk for walk in held if walk.symbols == symbols and walk.kind != SEED]
     trust, note, plane = _embed_actions(chosen, seed)
     answers = {
-        (each.policy, each.kind): (None, None, _SINGLE_SEED if each.kind == SEED else _OTHER_NAMES) for each in held
+        (walk.policy, walk.kind): (None, None, _SINGLE_SEED if walk.kind == SEED else _OTHER_NAMES) for walk in held
     }
-    answers |= {(each.policy, each.kind): (trust, None, note) for each in chosen}
+    answers |= {(walk.policy, walk.kind): (trust, None, note) for walk in chosen}
     return table_of([(*who, "trustworthiness", *found) for who, found in answers.items()]), plane
 
 
 def _embed_actions(chosen: Sequence[WindowHoldings], seed: int) -> tuple[float | None, str | None, pl.DataFrame]:
     """Trustworthiness or the reason for its absence, and points; repeated actions count once."""
     walks: dict[tuple[str, str], list[NDArray[np.float64]]] = {}
-    for each in chosen:
-        walks.setdefault((each.policy, each.kind), []).append(each.weights)
+    for walk in chosen:
+        walks.setdefault((walk.policy, walk.kind), []).append(walk.weights)
     actions = [np.unique(np.concatenate(weights), axis=0) for weights in walks.values()]
     try:
-        found = embed(np.concatenate(actions or [_NO_ACTIONS]), seed)
+        embedding = embed(np.concatenate(actions or [_NO_ACTIONS]), seed)
     except UndefinedStatisticError as error:
         return None, str(error), table_of((), PLANE)
-    owner = np.repeat(np.arange(len(walks)), list(map(len, actions)))[found.rows]
+    owner = np.repeat(np.arange(len(walks)), list(map(len, actions)))[embedding.rows]
     who = list(walks)
-    points = [(*who[i], *xy) for i, xy in zip(owner, found.points.tolist(), strict=True)]
-    return found.trustworthiness, None, table_of(points, PLANE)
+    points = [(*who[i], *xy) for i, xy in zip(owner, embedding.points.tolist(), strict=True)]
+    return embedding.trustworthiness, None, table_of(points, PLANE)
 
 
 def weight_heatmap(held: Sequence[WindowHoldings]) -> pl.DataFrame:
     """Mean weight per name and year (HEAT), without years of a single decision beside longer ones."""
     rows = []
-    for each in held:
-        years = each.sessions.astype("datetime64[Y]").astype(int) + 1970
+    for walk in held:
+        years = walk.sessions.astype("datetime64[Y]").astype(int) + 1970
         for year in np.unique(years):
-            mean = each.weights[years == year].sum(axis=0)
+            mean = walk.weights[years == year].sum(axis=0)
             n_decisions = int((years == year).sum())
             rows += [
-                (each.policy, each.kind, each.source, int(year), symbol, weight, n_decisions)
-                for symbol, weight in zip(each.symbols, mean.tolist(), strict=True)
+                (walk.policy, walk.kind, walk.source, int(year), symbol, weight, n_decisions)
+                for symbol, weight in zip(walk.symbols, mean.tolist(), strict=True)
             ]
     sums = table_of(rows, {**HEAT, "n": pl.Int64})
     keys = [name for name in HEAT if name != "weight"]

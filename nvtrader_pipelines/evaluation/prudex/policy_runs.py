@@ -79,9 +79,9 @@ def seed_windows(windows: pl.DataFrame, who: pl.DataFrame) -> pl.DataFrame:
 
 def comparable(runs: list[PolicyRuns]) -> tuple[list[PolicyRuns], list[Task]]:
     """Largest group of policies with common tasks, and these tasks; more policies win over more tasks."""
-    sets = [frozenset(each.by_task) for each in runs]
+    sets = [frozenset(run.by_task) for run in runs]
     best = max(set(sets), key=lambda tasks: (sum(tasks <= other for other in sets), len(tasks), sorted(tasks)))
-    return [each for each, own in zip(runs, sets, strict=True) if best <= own], sorted(best)
+    return [run for run, own in zip(runs, sets, strict=True) if best <= own], sorted(best)
 
 
 def _by_task(rows: pl.DataFrame, column: str) -> dict[Task, NDArray[np.float64]]:

@@ -131,7 +131,7 @@ def expected_rank(distribution: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _require_scores(scores: Sequence[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
-    found = [np.asarray(seeds, dtype=np.float64) for seeds in scores]
-    if not found or any(seeds.ndim != 1 or not len(seeds) or not np.isfinite(seeds).all() for seeds in found):
-        raise ValueError(f"scores need finite numbers of 1+ seeds per task, got {[seeds.shape for seeds in found]}")
-    return found
+    arrays = [np.asarray(seeds, dtype=np.float64) for seeds in scores]
+    if not arrays or any(seeds.ndim != 1 or not len(seeds) or not np.isfinite(seeds).all() for seeds in arrays):
+        raise ValueError(f"scores need finite numbers of 1+ seeds per task, got {[seeds.shape for seeds in arrays]}")
+    return arrays

@@ -125,8 +125,8 @@ def _fold_rows(walk: _Walk) -> Iterator[Row]:
         inside = walk.folds == fold
         sessions, returns = walk.sessions[inside], walk.returns[inside]
         for name, statistic in walk.statistics.items():
-            found = _with_ruin(walk, sessions[-1], name, value_or_reason(partial(statistic, returns)))
-            yield (*walk.key, int(fold), sessions[0].item(), sessions[-1].item(), name, *found)
+            answer = _with_ruin(walk, sessions[-1], name, value_or_reason(partial(statistic, returns)))
+            yield (*walk.key, int(fold), sessions[0].item(), sessions[-1].item(), name, *answer)
 
 
 def _overall_rows(walk: _Walk, market: _Walk | None) -> Iterator[Row]:
@@ -137,12 +137,12 @@ def _overall_rows(walk: _Walk, market: _Walk | None) -> Iterator[Row]:
     for extreme in EXTREME_MARKETS:
         window = (None, extreme.first, extreme.last)
         for name in ("total_return", "sharpe"):
-            found = value_or_reason(partial(_during, walk, extreme, walk.statistics[name]))
-            if found[0] is None:  # the windows do not cover it
-                yield (*walk.key, *window, f"{name}:{extreme.name}", *found, False)
+            answer = value_or_reason(partial(_during, walk, extreme, walk.statistics[name]))
+            if answer[0] is None:  # the windows do not cover it
+                yield (*walk.key, *window, f"{name}:{extreme.name}", *answer, False)
             else:
-                found = _with_ruin(walk, np.datetime64(extreme.last, "D"), name, found)
-                yield (*walk.key, *window, f"{name}:{extreme.name}", *found)
+                answer = _with_ruin(walk, np.datetime64(extreme.last, "D"), name, answer)
+                yield (*walk.key, *window, f"{name}:{extreme.name}", *answer)
 
 
 def _with_ruin(

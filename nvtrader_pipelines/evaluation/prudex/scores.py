@@ -24,7 +24,11 @@ def with_scores(rows: pl.DataFrame, task: Sequence[str]) -> pl.DataFrame:
     """
     group = [*task, "statistic"]
     kinds = pl.DataFrame(
-        [(each.name, 1.0 if each.higher_is_better else -1.0) for each in STATISTICS.values() if each.scored],
+        [
+            (statistic.name, 1.0 if statistic.higher_is_better else -1.0)
+            for statistic in STATISTICS.values()
+            if statistic.scored
+        ],
         schema={"statistic": pl.String, "sign": pl.Float64},
         orient="row",
     )

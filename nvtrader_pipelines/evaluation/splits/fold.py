@@ -114,4 +114,4 @@ class BacktestPaths:
             raise ValueError(f"blocks must not overlap and be tested by equally many folds, but are {windows}")
         by_path = tuple(zip(*(testing[window] for window in windows), strict=True))
         numbers = [folds[position].index for position in by_path[0]] if len(by_path) == 1 else range(len(windows))
-        return cls(tuple(Block(*each) for each in zip(numbers, *zip(*windows, strict=True), strict=True)), by_path)
+        return cls(tuple(Block(*number) for number in zip(numbers, *zip(*windows, strict=True), strict=True)), by_path)

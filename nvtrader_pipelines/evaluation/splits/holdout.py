@@ -25,6 +25,11 @@ class Holdout(Component):
     test_last: date | None = None  # None: the last session
     purge_size: NonNegativeInt = Field(default=6, description="sessions left out between training and test")
 
+    @property
+    def fixed_training_end(self) -> date:
+        """Day before which every training ends, however the market grows."""
+        return self.test_first
+
     @model_validator(mode="after")
     def _windows_are_in_order(self) -> Self:
         if self.train_first is not None and self.train_first >= self.test_first:

@@ -1,7 +1,7 @@
 """Purge and embargo: training sessions around tested blocks."""
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,34 @@ class PurgedBlocks(Component):
     tested prices unless `purge_size` and `embargo_size` together are 252; runs with less carry a warning.
     """
 
+    test_last: ClassVar[None] = None  # the last session
+
     n_folds: Annotated[int, Field(ge=2, le=100)] = 6  # blocks of equal length; the last takes the remainder
     purge_size: NonNegativeInt = 6  # sessions left out of training on both sides of a tested block
     embargo_size: NonNegativeInt = 21  # additional sessions left out after it
+
+    def require_experiment(self, spec: Any, field: str) -> None:
+        """Require an agent that learns, no held-out sessions, and a purge as long as what is decided last is held.
+
+        Raises:
+            ValueError: if the experiment has others.
+        """
+        kind, rebal_freq = kind_of(type(self)), spec.environment.rebal_freq
+        if spec.agent.is_classical:
+            raise ValueError(
+                f"{field}: {kind} tells luck from training, but {spec.agent.kind} does not learn; choose walk_forward "
+                "or holdout"
+            )
+        if spec.design.validation_sessions:
+            raise ValueError(
+                f"design: best_of_n holds out the end of one training window, but {kind} trains on both sides of what "
+                "it tests; choose the walk_forward design, or the walk_forward or holdout splitter"
+            )
+        if self.purge_size < rebal_freq - 1:
+            raise ValueError(
+                f"{field}.purge_size: found {self.purge_size}, but what is decided last in a tested block is held "
+                f"for up to {rebal_freq - 1} sessions beyond it, by environment.rebal_freq; purge as many at least"
+            )
 
     def n_sessions(self, sessions: NDArray[np.datetime64]) -> int:
         """Number of sessions to cut into blocks.

@@ -25,6 +25,7 @@ class WalkForward(Component):
     """
 
     embargo_size: ClassVar[int] = 0  # no training after tests
+    test_last: ClassVar[None] = None  # the last session
 
     kind: Literal["walk_forward"] = "walk_forward"
     aliases: ClassVar[tuple[str, ...]] = ("walk_forward_rolling",)

@@ -6,39 +6,11 @@ from pydantic import Field
 
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.evaluation.stress.resampling import BootstrappedWindow
-from nvtrader_pipelines.evaluation.stress.shocks import (
-    CorrelationToOne,
-    FlashCrash,
-    Gap,
-    MissingData,
-    OneNameToZero,
-    VolatilityTimes,
-)
-from nvtrader_pipelines.evaluation.stress.windows import CostTimes, HistoricWindow
+from nvtrader_pipelines.evaluation.stress.shocks import FlashCrash, Gap
+from nvtrader_pipelines.evaluation.stress.windows import HistoricWindow
 
 StressScenario = Annotated[
-    Gap
-    | FlashCrash
-    | OneNameToZero
-    | CorrelationToOne
-    | VolatilityTimes
-    | MissingData
-    | CostTimes
-    | BootstrappedWindow
-    | HistoricWindow,
-    Field(discriminator="kind"),
-    Family("stresses"),
+    Gap | FlashCrash | BootstrappedWindow | HistoricWindow, Field(discriminator="kind"), Family("stresses")
 ]
 
-__all__ = [
-    "BootstrappedWindow",
-    "CorrelationToOne",
-    "CostTimes",
-    "FlashCrash",
-    "Gap",
-    "HistoricWindow",
-    "MissingData",
-    "OneNameToZero",
-    "StressScenario",
-    "VolatilityTimes",
-]
+__all__ = ["BootstrappedWindow", "FlashCrash", "Gap", "HistoricWindow", "StressScenario"]

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
+from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.market.history import bar_arrays, forward_fill, lag, price_history
 from nvtrader_pipelines.market.tables import RETURNS
 
@@ -27,10 +27,10 @@ class PriceArrays:
     lows: FloatArray  # (T, N)
     closes: FloatArray  # (T, N); NaN where there is no bar
     volumes: FloatArray  # (T, N)
-    calendar: TradingCalendar = NEW_YORK
+    calendar: TradingCalendar
 
     @classmethod
-    def of(cls, returns: pl.DataFrame, calendar: TradingCalendar = NEW_YORK) -> Self:
+    def of(cls, returns: pl.DataFrame, calendar: TradingCalendar) -> Self:
         """Read prices from rows of `gold.returns` of one source.
 
         Raises:
@@ -81,13 +81,6 @@ class PriceArrays:
         """Replace arrays from session `start` on."""
         changed = {name: np.concatenate([getattr(self, name)[:start], values]) for name, values in arrays.items()}
         return replace(self, **changed)
-
-    def without(self, start: int, stop: int, names: NDArray[np.bool_]) -> Self:
-        """Remove the bars of some names (N,) from session `start` up to, not including, `stop`."""
-        arrays = {name: getattr(self, name).copy() for name in _ARRAYS}
-        for array in arrays.values():
-            array[start:stop, names] = np.nan
-        return replace(self, **arrays)
 
     def rows(self) -> pl.DataFrame:
         """Rows of `gold.returns`, in session order."""

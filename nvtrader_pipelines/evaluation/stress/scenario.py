@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.splits import Block
 from nvtrader_pipelines.evaluation.stress.price_arrays import PriceArrays
-from nvtrader_pipelines.market.calendar import NEW_YORK, Calendars, TradingCalendar
+from nvtrader_pipelines.market.calendar import Calendars, TradingCalendar
 from nvtrader_pipelines.market.features import Feature, compute_features
 from nvtrader_pipelines.market.panel import MarketPanel, build_panel, map_arrays
 
@@ -64,7 +64,6 @@ class StressedMarket:
     panel: MarketPanel
     blocks: tuple[Block, ...]  # contiguous sessions of the panel, each block with the fold in force
     shock: int | None = None  # first session of the panel that differs; None where none does
-    cost_factor: float = 1.0  # multiplies every trading cost
     has_twin: bool = True  # whether the unstressed market covers the same sessions
     note: str = ""  # caveat for readers of the results
 
@@ -82,13 +81,10 @@ class StressedMarket:
 class PanelChoice(NamedTuple):
     """What the panel of a market is made of."""
 
+    calendar: TradingCalendar
     symbols: Sequence[str] | None = None  # None takes all that are usable
     max_gap: int = 5  # longest stretch of sessions a listed name may go without a price and come back
     features: Sequence[Feature] = ()  # in addition to those of gold.features
-    calendar: TradingCalendar = NEW_YORK
-
-
-WHOLE_PANEL = PanelChoice()
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,17 +104,12 @@ class UnstressedMarket:
         returns: pl.DataFrame,
         out_of_sample: Sequence[OutOfSample],
         n_sessions: tuple[int, int],
-        choice: PanelChoice = WHOLE_PANEL,
+        choice: PanelChoice,
         panel: MarketPanel | None = None,
     ) -> Self:
-        """Build the market from rows of `gold.returns` of one source.
+        """Build the market from rows of `gold.returns` of one source, and its panel unless it is given.
 
-        Args:
-            returns: rows of one source.
-            out_of_sample: sessions that may be judged.
-            n_sessions: length of the window, and of the history before it.
-            choice: what the panel is made of.
-            panel: that of the rows and the choice; None builds it.
+        `n_sessions` are those of the window and of the history before it.
 
         Raises:
             ValueError: if there are no out-of-sample sessions, or they lie outside the market's sessions.
@@ -158,11 +149,11 @@ class UnstressedMarket:
     def trained_on(self) -> NDArray[np.bool_]:
         """Whether a policy that decides in the window was trained on a session of the prices, (T,)."""
         first, last = (self.panel.index_of(self.prices.sessions[index]) for index in self.window)
-        found = np.zeros(len(self.prices.sessions), dtype=bool)
-        for position in np.unique(self._folds_in_force(self.panel)[first : last + 1]):
+        is_trained = np.zeros(len(self.prices.sessions), dtype=bool)
+        for position in np.unique(_folds_in_force(self.panel, self.out_of_sample)[first : last + 1]):
             for begin, end in self.out_of_sample[position].trained:
-                found[self.index_of(np.datetime64(begin)) : self.index_of(np.datetime64(end) + 1)] = True
-        return found
+                is_trained[self.index_of(np.datetime64(begin)) : self.index_of(np.datetime64(end) + 1)] = True
+        return is_trained
 
     def index_of(self, session: np.datetime64) -> int:
         """Index of the first session of the prices on or after a day."""
@@ -170,7 +161,7 @@ class UnstressedMarket:
 
     def judged_sessions(self, panel: MarketPanel) -> NDArray[np.int64]:
         """Indices of the sessions of a panel on which policies may be judged."""
-        return np.flatnonzero(self._folds_in_force(panel) != NO_FOLD)
+        return np.flatnonzero(_folds_in_force(panel, self.out_of_sample) != NO_FOLD)
 
     def shock_start(self, at: float, n_sessions: int) -> int:
         """Index of the session at a share `at` of the window, where a shock of `n_sessions` starts.
@@ -215,7 +206,7 @@ class UnstressedMarket:
         Raises:
             ScenarioUnavailableError: if a session has no fold whose policies may be judged on it.
         """
-        in_force = self._folds_in_force(panel)[first : last + 1]
+        in_force = _folds_in_force(panel, self.out_of_sample)[first : last + 1]
         if not len(in_force) or (in_force == NO_FOLD).any():
             raise ScenarioUnavailableError(
                 f"no policy may be judged on every session from {panel.sessions[first]} to {panel.sessions[last]}; "
@@ -247,13 +238,14 @@ class UnstressedMarket:
         first, last = (panel.index_of(self.prices.sessions[index]) for index in self.window)
         return StressedMarket(scenario, panel, self.blocks(panel, first, min(last, len(panel.sessions) - 1)))
 
-    def _folds_in_force(self, panel: MarketPanel) -> NDArray[np.int64]:
-        """Position of the fold in force on each session of a panel, (T,); it decides at the close before."""
-        found = np.full(len(panel.sessions), NO_FOLD)
-        for position, part in enumerate(self.out_of_sample):
-            first = max(1, panel.index_of(np.datetime64(part.first)))
-            found[first : panel.index_of(np.datetime64(part.last) + 1)] = position
-        return found
+
+def _folds_in_force(panel: MarketPanel, out_of_sample: Sequence[OutOfSample]) -> NDArray[np.int64]:
+    """Position of the fold in force on each session of a panel, (T,); it decides at the close before."""
+    positions = np.full(len(panel.sessions), NO_FOLD)
+    for position, part in enumerate(out_of_sample):
+        first = max(1, panel.index_of(np.datetime64(part.first)))
+        positions[first : panel.index_of(np.datetime64(part.last) + 1)] = position
+    return positions
 
 
 def _panel(prices: PriceArrays, symbols: Sequence[str], choice: PanelChoice) -> MarketPanel:
@@ -268,7 +260,7 @@ def _panel(prices: PriceArrays, symbols: Sequence[str], choice: PanelChoice) -> 
 
 def _build(rows: pl.DataFrame, symbols: Sequence[str] | None, choice: PanelChoice) -> MarketPanel:
     known = compute_features(rows, choice.features, Calendars({rows["source"][0]: choice.calendar}))
-    return build_panel(rows, known, symbols, choice.max_gap, calendar=choice.calendar)
+    return build_panel(rows, known, choice.calendar, symbols, choice.max_gap)
 
 
 def _add_names(panel: MarketPanel, symbols: Sequence[str]) -> MarketPanel:

@@ -9,21 +9,9 @@ import polars as pl
 from pydantic import Field, model_validator
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.evaluation.stress import (
-    BootstrappedWindow,
-    CorrelationToOne,
-    CostTimes,
-    FlashCrash,
-    Gap,
-    HistoricWindow,
-    MissingData,
-    OneNameToZero,
-    StressScenario,
-    VolatilityTimes,
-)
+from nvtrader_pipelines.evaluation.stress import BootstrappedWindow, FlashCrash, Gap, HistoricWindow, StressScenario
 from nvtrader_pipelines.evaluation.stress.scenario import (
     UNSTRESSED,
-    WHOLE_PANEL,
     OutOfSample,
     PanelChoice,
     ScenarioUnavailable,
@@ -36,19 +24,11 @@ from nvtrader_pipelines.market.panel import MarketPanel
 SCENARIOS: tuple[StressScenario, ...] = (
     Gap(),
     FlashCrash(),
-    OneNameToZero(),
-    CorrelationToOne(),
-    VolatilityTimes(),
-    MissingData(),
-    MissingData(share=0.5),
-    CostTimes(),
     BootstrappedWindow(),
     HistoricWindow(first=date(2000, 1, 1), last=date(2002, 12, 31)),
     HistoricWindow(first=date(2008, 1, 1), last=date(2008, 12, 31)),
     HistoricWindow(first=date(2020, 1, 1), last=date(2020, 12, 31)),
 )
-
-
 WARM_UP = 273  # sessions: the features' look-back and a month
 
 
@@ -78,7 +58,7 @@ class StressTest(Component):
     @property
     def n_markets(self) -> int:
         """Number of markets if every scenario can be applied, the unstressed one included."""
-        drawn = [each.n_worlds for each in self.scenarios if isinstance(each, BootstrappedWindow)]
+        drawn = [scenario.n_worlds for scenario in self.scenarios if isinstance(scenario, BootstrappedWindow)]
         return 1 + len(self.scenarios) - len(drawn) + sum(drawn)
 
 
@@ -86,7 +66,7 @@ def apply_scenarios(
     returns: pl.DataFrame,
     out_of_sample: Sequence[OutOfSample],
     stress: StressTest,
-    choice: PanelChoice = WHOLE_PANEL,
+    choice: PanelChoice,
     panel: MarketPanel | None = None,
 ) -> Iterator[StressedMarket | ScenarioUnavailable]:
     """Yield the unstressed market, then those of each scenario, or the reason why one is unavailable.

@@ -15,7 +15,7 @@ from nvtrader_pipelines.evaluation.stress.scenario import UNSTRESSED, ScenarioUn
 from nvtrader_pipelines.evaluation.verdict_tables import STRESS
 
 AccountFactory = Callable[[StressedMarket], Sequence[PolicyAccount]]  # accounts with a policy per block
-Steps = Generator[StressedMarket | ScenarioUnavailable, None, pl.DataFrame]
+StressSteps = Generator[StressedMarket | ScenarioUnavailable, None, pl.DataFrame]
 MAX_COARSE_SAMPLES = 20  # up to which the 5 % quantile lies between the two worst
 REFERENCE = "equal_weight"  # baseline of the differences
 VALUE, MEDIAN, FIVE_PERCENT, WORST = "value", "median", "worst_5_percent", "worst"  # value: of one market or none
@@ -40,7 +40,7 @@ def stress_steps(
     markets: Iterable[StressedMarket | ScenarioUnavailable],
     build_accounts: AccountFactory,
     skipped_errors: tuple[type[Exception], ...] = (),
-) -> Steps:
+) -> StressSteps:
     """Walk every account, opened in cash, through every market; yield each market and return the table.
 
     A scenario with several markets has one row per statistic (median, worst 5 %, worst), computed for each measure on
@@ -68,10 +68,10 @@ def stress_steps(
             unavailable.append(outcome)
         yield outcome
     if not judged:
-        reasons = "; ".join(f"{each.scenario}: {each.note}" for each in unavailable)
+        reasons = "; ".join(f"{result.scenario}: {result.note}" for result in unavailable)
         raise ValueError(f"a stress test needs an available scenario, but found none: {reasons or 'no scenario'}")
     rows = _with_differences(pl.concat(judged))
-    return pl.concat([_summarize(rows), *(_null_rows(rows, each) for each in unavailable)]).select(list(STRESS))
+    return pl.concat([_summarize(rows), *(_null_rows(rows, result) for result in unavailable)]).select(list(STRESS))
 
 
 def summary(rows: pl.DataFrame) -> pl.DataFrame:
@@ -86,8 +86,7 @@ def _account_rows(
     environment: EnvSpec, stressed: StressedMarket, accounts: Sequence[PolicyAccount], number: int
 ) -> pl.DataFrame:
     """Row per account of one market, without the differences."""
-    stressed_environment = environment.scale_costs(stressed.cost_factor)
-    curves = backtest(stressed.panel, stressed_environment, stressed.blocks, accounts).equity_curves
+    curves = backtest(stressed.panel, environment, stressed.blocks, accounts).equity_curves
     days = stressed.panel.sessions
     common = {
         "scenario": stressed.scenario,

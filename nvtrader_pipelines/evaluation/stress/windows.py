@@ -1,33 +1,16 @@
-"""Scenarios that leave prices unchanged: higher trading costs, and windows of the past."""
+"""Windows of the past as scenarios."""
 
-from dataclasses import replace
 from datetime import date
-from typing import Annotated, Literal, Self
+from typing import Literal, Self
 
 import numpy as np
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.splits.fold import HOLIDAYS
 from nvtrader_pipelines.evaluation.stress.scenario import ScenarioUnavailableError, StressedMarket, UnstressedMarket
 
 MIN_SESSIONS = 21  # of a historic window that may be judged: fewer are noise
-
-
-class CostTimes(Component):
-    """Multiply every trading cost over the whole window."""
-
-    kind: Literal["cost_times"] = "cost_times"
-    factor: Annotated[float, Field(gt=1.0, le=100.0)] = 5.0  # by which costs are multiplied
-
-    @property
-    def name(self) -> str:
-        """Name of the scenario."""
-        return f"{self.kind}_{self.factor:g}"
-
-    def apply(self, market: UnstressedMarket, generator: np.random.Generator) -> list[StressedMarket]:  # noqa: ARG002
-        """Return the one stressed market."""
-        return [replace(market.unstressed(), scenario=self.name, cost_factor=self.factor)]
 
 
 class HistoricWindow(Component):

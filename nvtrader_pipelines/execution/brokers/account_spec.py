@@ -1,6 +1,6 @@
 """Account specs: where an account's orders go, and how they are sized."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, HttpUrl, NonNegativeFloat, NonNegativeInt, PositiveFloat, ValidationError, model_validator
 
@@ -17,6 +17,7 @@ class SimulatedAccountSpec(Component):
     """Simulated account: the bars fill its orders, at the experiment's fill timing and costs."""
 
     kind: Literal["simulated"] = "simulated"
+    is_live: ClassVar[bool] = False  # whether orders go to a broker
     capital: PositiveFloat = 1_000_000.0  # account currency, at the opening
     whole_shares: bool = False  # orders are rounded down to whole shares
     min_order: NonNegativeFloat = 0.0  # account currency; a smaller order is not placed
@@ -24,6 +25,7 @@ class SimulatedAccountSpec(Component):
     slippage_bps: Annotated[float, Field(ge=0.0, le=500.0)] = 0.0  # of the price, against every order
     volume_share: Share | None = None  # maximum share of the session's volume per order; None: no limit
     acknowledge: bool = False  # runs of Dagster acknowledge soft findings, which otherwise wait for a person
+    first_plan_turnover: NonNegativeFloat = 0.0  # one-way, up to which a policy's first plan waits for nobody
 
     @property
     def kept_at(self) -> str:
@@ -35,10 +37,14 @@ class AlpacaAccountSpec(Component):
     """Account at Alpaca; its keys come from the environment, never from a file."""
 
     kind: Literal["alpaca"] = "alpaca"
+    is_live: ClassVar[bool] = True
+    slippage_bps: ClassVar[float] = 0.0  # its fills are the broker's
+    acknowledge: ClassVar[bool] = False  # soft findings wait for a person
     paper: bool = True  # Alpaca's paper trading; False trades with money
     whole_shares: bool = False  # orders are rounded down to whole shares
     min_order: NonNegativeFloat = 1.0  # US dollars; Alpaca rejects fractional orders below one
     skip_below: Weight = 0.0  # absolute change of weight; a smaller one makes no order
+    first_plan_turnover: NonNegativeFloat = 0.0  # one-way, up to which a policy's first plan waits for nobody
     timeout_s: PositiveFloat = 10.0  # seconds per request
     retries: NonNegativeInt = 3  # of a request without an answer, before the step fails
     base_url: str | None = None  # of another server with Alpaca's REST API; None: Alpaca's own

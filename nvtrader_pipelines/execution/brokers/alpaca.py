@@ -37,6 +37,7 @@ with warnings.catch_warnings():  # alpaca-py 0.44 also imports its streams, whic
     from alpaca.trading.client import TradingClient
     from alpaca.trading.enums import OrderSide, OrderStatus, QueryOrderStatus, TimeInForce
     from alpaca.trading.models import Order as AlpacaOrder
+    from alpaca.trading.models import Position, TradeAccount
     from alpaca.trading.requests import GetOrdersRequest, MarketOrderRequest
 
 Answer = TypeVar("Answer")
@@ -141,17 +142,7 @@ class AlpacaBroker:
             BrokerTimeout: if there is no answer.
             ExecutionError: if Alpaca rejects the request, or its answer lacks cash or equity.
         """
-        account = self._read(self.client.get_account)
-        positions = self._read(self.client.get_all_positions)
-        if account.cash is None or account.equity is None:
-            raise ExecutionError(
-                f"Alpaca must report the account's cash and equity, but reports {account.cash} and {account.equity}; "
-                "check the account in Alpaca's dashboard"
-            )
-        shares = {position.symbol: float(position.qty) for position in positions}
-        powers = (account.cash, account.buying_power, account.non_marginable_buying_power)
-        to_spend = min(float(each) for each in powers if each is not None)
-        return BrokerHoldings(shares, float(account.cash), float(account.equity), to_spend)
+        return _holdings(self._read(self.client.get_account), self._read(self.client.get_all_positions))
 
     def submit(self, order: Order) -> Receipt:
         """Place a market order for the day, with at most nine decimals of a share, once per id.
@@ -165,15 +156,8 @@ class AlpacaBroker:
         quantity = Decimal(repr(order.quantity)).quantize(MIN_QUANTITY, ROUND_DOWN)
         if not quantity:
             return Receipt(order.order_id, "", "rejected", f"{order.quantity} shares are below Alpaca's minimum")
-        request = MarketOrderRequest(
-            symbol=order.symbol,
-            qty=float(quantity),
-            side=OrderSide(order.side),
-            time_in_force=TimeInForce.DAY,
-            client_order_id=order.order_id,
-        )
         try:
-            return _receipt(self._place_once(request, order.order_id))
+            return _receipt(self._place_once(_market_order(order, float(quantity)), order.order_id))
         except BrokerTimeout as error:
             raise BrokerTimeout(f"{error}; the order may exist or not, so submit it with the same id") from None
         except _Refusal as refusal:
@@ -229,7 +213,7 @@ class AlpacaBroker:
 
         Activities of other types are ignored: cash that they move counts as a return.
         """
-        found: list[CashActivity] = []
+        activities: list[CashActivity] = []
         query = {
             "category": "non_trade_activity",
             "after": after.isoformat(),
@@ -238,9 +222,9 @@ class AlpacaBroker:
         }
         while True:
             page = self._read(lambda: _Activities.validate_python(self.client.get("/account/activities", query)))
-            found += [each.to_cash_activity(KINDS[each.activity_type]) for each in page if each.activity_type in KINDS]
+            activities += [row.to_cash_activity(KINDS[row.activity_type]) for row in page if row.activity_type in KINDS]
             if len(page) < ACTIVITIES_PER_PAGE:
-                return found
+                return activities
             query["page_token"] = page[-1].id
 
     def _pages(self, status: QueryOrderStatus) -> Iterator[list[AlpacaOrder]]:
@@ -324,6 +308,28 @@ def _to_execution_error(refusal: _Refusal) -> ExecutionError:
         )
     return ExecutionError(
         f"Alpaca must accept requests, but rejects one (HTTP {refusal.status}: {refusal}); check the account's base_url"
+    )
+
+
+def _holdings(account: TradeAccount, positions: Sequence[Position]) -> BrokerHoldings:
+    if account.cash is None or account.equity is None:
+        raise ExecutionError(
+            f"Alpaca must report the account's cash and equity, but reports {account.cash} and {account.equity}; "
+            "check the account in Alpaca's dashboard"
+        )
+    shares = {position.symbol: float(position.qty) for position in positions}
+    powers = (account.cash, account.buying_power, account.non_marginable_buying_power)
+    to_spend = min(float(power) for power in powers if power is not None)
+    return BrokerHoldings(shares, float(account.cash), float(account.equity), to_spend)
+
+
+def _market_order(order: Order, quantity: float) -> MarketOrderRequest:
+    return MarketOrderRequest(
+        symbol=order.symbol,
+        qty=quantity,
+        side=OrderSide(order.side),
+        time_in_force=TimeInForce.DAY,
+        client_order_id=order.order_id,
     )
 
 

@@ -44,7 +44,7 @@ def fills_since(before: AccountState, plan: RebalancePlan | None, broker: Broker
     Shares that the last close already included are subtracted; open orders count with their partial fills.
     """
     own = {plan.plan_id} if plan is not None and plan.session >= before.session else set()
-    opened = [each.order for each in book.open_orders()]
+    opened = [open_order.order for open_order in book.open_orders()]
     ended = [fill for plan_id in sorted(own | set(map(plan_id_of, before.working))) for fill in book.fills(plan_id)]
     partial, new = _partial_fills(broker, opened), []
     for fill in (*ended, *partial):
@@ -71,7 +71,7 @@ def split_ratio(before: float, now: float, adjusted: float) -> float:
 
 def open_quantities(broker: Broker, book: AccountBook, plan: RebalancePlan) -> dict[str, float]:
     """Unfilled shares by name of other plans' open orders, negative for sells."""
-    opened = [each.order for each in book.open_orders() if each.order.plan_id != plan.plan_id]
+    opened = [open_order.order for open_order in book.open_orders() if open_order.order.plan_id != plan.plan_id]
     filled = {fill.order_id: fill.quantity for fill in _partial_fills(broker, opened)}
     unfilled = dict[str, float]()
     for order in opened:
@@ -84,8 +84,8 @@ def cash_by_kind(before: AccountState, activities: Sequence[CashActivity]) -> di
     """Account currency by kind booked since the last close; each activity counts once, net of corrections."""
     known, booked = before.counted, dict[CashKind, float]({"flow": 0.0, "fee": 0.0, "income": 0.0})
     if known is not None:
-        for each in activities:
-            booked[each.kind] += each.amount - known.get(each.activity_id, 0.0)
+        for activity in activities:
+            booked[activity.kind] += activity.amount - known.get(activity.activity_id, 0.0)
     return booked
 
 

@@ -50,7 +50,7 @@ class FillSimulator:
         """
         market, spec = self._market, self._spec
         self._require_plan(plan, t)
-        plan = self._with_market_names(plan)
+        plan = _with_market_names(plan, self._symbols)
         target = np.array(plan.target)
         prices, tradable = market.fill_prices(t), market.tradable(t)
         held = np.maximum(np.abs(account.weights[:-1]), np.abs(target[:-1])) > MIN_HOLDING
@@ -80,14 +80,8 @@ class FillSimulator:
     ) -> tuple[Transition, float]:
         """Return the transition after a decision at session `t`, and the fraction of unfilled names paid as cost.
 
-        A back-test charges costs to all positions in proportion; after partial fills, cash pays them.
-
-        Args:
-            plan: the plan; None if the decision was not to trade.
-            bought: (N,) value bought, negative if sold, account currency.
-            account: the account at the decision.
-            capital: account currency per unit of equity.
-            t: session of the decision.
+        A back-test charges costs to all positions in proportion; after partial fills, cash pays them. The value
+        `bought` (N,), negative if sold, is in account currency, of which `capital` is a unit of equity.
         """
         if plan is None or not bought.any():
             return self._market.hold(account, t, None), 0.0
@@ -99,9 +93,9 @@ class FillSimulator:
     def trade_values(self, orders: Sequence[Order], shares: Mapping[str, float]) -> FloatArray:
         """Value (N,) of signed shares by name, at the orders' quotes, account currency."""
         values = np.zeros(len(self._symbols))
-        for each in orders:
-            if each.symbol in shares and each.symbol in self._positions:
-                values[self._positions[each.symbol]] = shares[each.symbol] * each.quote
+        for order in orders:
+            if order.symbol in shares and order.symbol in self._positions:
+                values[self._positions[order.symbol]] = shares[order.symbol] * order.quote
         return values
 
     def _filled_shares(
@@ -111,9 +105,11 @@ class FillSimulator:
 
         Placed orders keep their value at their quotes, since prices may have been adjusted again.
         """
-        limits = self._volume_limits(t) * planned.prices
-        most = {each.symbol: min(each.quantity, limits[self._positions[each.symbol]] / each.quote) for each in orders}
-        filled = {each.symbol: np.copysign(most[each.symbol], signed_quantity(each)) for each in orders}
+        limits = _volume_limits(self._market, self._spec.volume_share, t) * planned.prices
+        most = {
+            order.symbol: min(order.quantity, limits[self._positions[order.symbol]] / order.quote) for order in orders
+        }
+        filled = {order.symbol: np.copysign(most[order.symbol], signed_quantity(order)) for order in orders}
         bought = self.trade_values(orders, filled)
         if self._is_complete(bought, planned):
             return filled
@@ -122,18 +118,11 @@ class FillSimulator:
         paid = {symbol: shares * share if shares > 0.0 else shares for symbol, shares in filled.items()}
         if not self._spec.whole_shares:
             return paid
-        exits = {each.symbol: each.quantity for each in orders if each.target_weight == 0.0}
+        exits = {order.symbol: order.quantity for order in orders if order.target_weight == 0.0}
         return {
             symbol: shares if abs(shares) == exits.get(symbol) else float(np.trunc(shares + np.copysign(1e-6, shares)))
             for symbol, shares in paid.items()
         }
-
-    def _volume_limits(self, t: int) -> FloatArray:
-        """Maximum shares (N,) that may be traded in the fill session of a decision at `t`."""
-        share, tradable = self._spec.volume_share, self._market.tradable(t)
-        if share is None:
-            return np.where(tradable, np.inf, 0.0)
-        return np.where(tradable, share * np.nan_to_num(self._market.prices.volumes[self._market.filled_at(t)]), 0.0)
 
     def _make_fills(
         self, orders: Sequence[Order], filled: dict[str, float], planned: PlannedTrades, t: int
@@ -168,27 +157,8 @@ class FillSimulator:
 
     def _is_complete(self, bought: FloatArray, planned: PlannedTrades) -> bool:
         """Whether the values bought (N,) are those of a back-test; never if the account rounds or drops orders."""
-        complete = self.trade_values(planned.orders, {each.symbol: signed_quantity(each) for each in planned.orders})
+        complete = self.trade_values(planned.orders, {order.symbol: signed_quantity(order) for order in planned.orders})
         return self._is_plain and bool((np.abs(bought - complete) <= FILL_TOLERANCE * np.abs(complete)).all())
-
-    def _with_market_names(self, plan: RebalancePlan) -> RebalancePlan:
-        """Return the plan over the names of this market, which may have changed since the decision.
-
-        Raises:
-            ExecutionError: if it targets a name that the market lacks.
-        """
-        names = (*self._symbols, CASH)
-        if plan.symbols == names:
-            return plan
-        target = dict(zip(plan.symbols, plan.target, strict=True))
-        unknown = [name for name, weight in target.items() if abs(weight) > MIN_HOLDING and name not in names]
-        if unknown:
-            raise ExecutionError(
-                f"plan {plan.plan_id} traded {', '.join(unknown)}, which the market of the active policy does not "
-                "have; activate the policy that made it until its session is settled"
-            )
-        last = Stage(name=plan.stages[-1].name, weights=tuple(to_vector(names, target).tolist()))
-        return plan.model_copy(update={"symbols": names, "stages": (last,)})
 
     def _require_plan(self, plan: RebalancePlan, t: int) -> None:
         session = self._market.panel.sessions[t].item()
@@ -202,6 +172,34 @@ class FillSimulator:
                 f"the account of a long-only policy holds no short positions and no debt, but plan {plan.plan_id} has "
                 f"{plan.symbols[int(np.argmin(plan.target))]} at {min(plan.target):.6g}; use a policy on the simplex"
             )
+
+
+def _volume_limits(market: SimulatedMarket, volume_share: float | None, t: int) -> FloatArray:
+    """Maximum shares (N,) that may be traded in the fill session of a decision at `t`."""
+    tradable = market.tradable(t)
+    if volume_share is None:
+        return np.where(tradable, np.inf, 0.0)
+    return np.where(tradable, volume_share * np.nan_to_num(market.prices.volumes[market.filled_at(t)]), 0.0)
+
+
+def _with_market_names(plan: RebalancePlan, symbols: Sequence[str]) -> RebalancePlan:
+    """Return the plan over the names of the market, which may have changed since the decision.
+
+    Raises:
+        ExecutionError: if it targets a name that the market lacks.
+    """
+    names = (*symbols, CASH)
+    if plan.symbols == names:
+        return plan
+    target = dict(zip(plan.symbols, plan.target, strict=True))
+    unknown = [name for name, weight in target.items() if abs(weight) > MIN_HOLDING and name not in names]
+    if unknown:
+        raise ExecutionError(
+            f"plan {plan.plan_id} traded {', '.join(unknown)}, which the market of the active policy does not "
+            "have; activate the policy that made it until its session is settled"
+        )
+    last = Stage(name=plan.stages[-1].name, weights=tuple(to_vector(names, target).tolist()))
+    return plan.model_copy(update={"symbols": names, "stages": (last,)})
 
 
 def signed_quantity(order: Order | Fill) -> float:

@@ -30,9 +30,8 @@ from nvtrader_pipelines.execution.brokers.broker_reconciliation import (
 )
 from nvtrader_pipelines.execution.brokers.venue import OrderOutcomes, PolicyInForce, UnplacedOrder, Venue
 from nvtrader_pipelines.execution.errors import ExecutionError
-from nvtrader_pipelines.execution.orders import Order, Ticket, make_orders, plan_id_of, require_prices
+from nvtrader_pipelines.execution.orders import Order, PanelPrices, Ticket, make_orders, plan_id_of, require_prices
 from nvtrader_pipelines.execution.plan import RebalancePlan
-from nvtrader_pipelines.execution.prices import PanelPrices
 from nvtrader_pipelines.execution.reconciliation import reconcile
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.cash import CASH
@@ -78,12 +77,15 @@ class LiveVenue(Venue):
                 without a price, or the account is short or in debt.
         """
         session, symbols = self._session(t), self._panel.symbols
-        self._require_names(plan)
+        _require_names(plan, symbols)
         _require_long_only(plan)
-        earlier = [each.order for each in self._book.open_orders() if each.order.plan_id != plan.plan_id]
+        earlier = [
+            open_order.order for open_order in self._book.open_orders() if open_order.order.plan_id != plan.plan_id
+        ]
         _cancel_orders(self._broker, self._book, earlier, REPLACED)
-        holdings, pending = self._holdings(session), self._to_array(open_quantities(self._broker, self._book, plan))
-        target, held = np.array(plan.target[:-1]), self._to_array(holdings.shares) + pending
+        holdings = _read_holdings(self._broker, symbols, session)
+        pending = _to_array(symbols, open_quantities(self._broker, self._book, plan))
+        target, held = np.array(plan.target[:-1]), _to_array(symbols, holdings.shares) + pending
         closes, tradable = self._prices.closes[t], self._panel.tradable[t]
         needed = (target > MIN_HOLDING) | (held != 0.0)
         require_prices(symbols, needed & tradable, closes, session)
@@ -109,15 +111,6 @@ class LiveVenue(Venue):
     def _make_orders(self, ticket: Ticket) -> Sequence[Order]:
         return make_orders(ticket, whole_shares=self._spec.whole_shares, min_order=self._spec.min_order)
 
-    def _require_names(self, plan: RebalancePlan) -> None:
-        """Raise unless the plan is over this market's names, since weights and prices are positional."""
-        if not plan.has_symbols(self._panel.symbols):
-            raise ExecutionError(
-                f"a plan must be over the names of the active policy's market, {', '.join(self._panel.symbols)}, but "
-                f"plan {plan.plan_id} is over {', '.join(plan.symbols[:-1])}; activate the policy that made it, or "
-                "wait for the next plan"
-            )
-
     def submit(self, order: Order) -> Receipt:
         """Place an order, once per id.
 
@@ -140,7 +133,7 @@ class LiveVenue(Venue):
         self._broker.cancel(order.order_id)
         _update_book(self._broker, self._book, [order], reason)
         booked = self._book.orders(order.plan_id)
-        return any(each.order.order_id == order.order_id and each.status == "cancelled" for each in booked)
+        return any(other.order.order_id == order.order_id and other.status == "cancelled" for other in booked)
 
     def cancel_open(self, reason: str) -> None:
         """Cancel every open order in the account's book."""
@@ -157,8 +150,8 @@ class LiveVenue(Venue):
         if last.expected is None:
             return last.differences
         expected = fills_since(last, None, self._broker, self._book).apply(last.expected)
-        actual = self._holdings(last.session).shares
-        return [each.sentence for each in reconcile(expected, actual)]
+        actual = _read_holdings(self._broker, self._panel.symbols, last.session).shares
+        return [difference.sentence for difference in reconcile(expected, actual)]
 
     def settle(
         self,
@@ -180,7 +173,7 @@ class LiveVenue(Venue):
         differences = reconcile(expected, state.shares)
         state = state.model_copy(
             update={
-                "differences": tuple(each.sentence for each in differences),
+                "differences": tuple(difference.sentence for difference in differences),
                 "expected": expected if differences else None,
                 "working": fills.working,
                 "plan_id": plan_id_of(fills.new[-1].order_id) if fills.new else None,
@@ -188,33 +181,9 @@ class LiveVenue(Venue):
                 "cost": state.cost + sum(fill.cost for fill in fills.new) / before.value,
             }
         )
-        state = self._with_outcomes(state, before, fills, decided=decided)
+        state = _with_outcomes(self._panel.symbols, state, before, fills, decided=decided)
         self._book.settle(state)
         return state
-
-    def _with_outcomes(
-        self, state: AccountState, before: AccountState, fills: FillsSinceClose, *, decided: bool
-    ) -> AccountState:
-        """Return the state with the outcomes since the last decision, of which the session after `before` adds its own.
-
-        A name earns its value less that at the close before and what was bought since; its fills' fees are its cost.
-        """
-        symbols = self._panel.symbols
-        since_loss, outcomes = before.losses_by(symbols), before.outcomes_by(symbols)
-        if decided:
-            since_loss, outcomes = count_since_loss(since_loss, outcomes), np.zeros_like(outcomes)
-        then, now = (
-            self._to_array({name: shares * each.prices[name] for name, shares in each.shares.items()})
-            for each in (before, state)
-        )
-        bought, paid = dict[str, float](), dict[str, float]()
-        for fill in fills.new:
-            value = fill.quantity * fill.price
-            bought[fill.symbol] = bought.get(fill.symbol, 0.0) + (value if fill.side == "buy" else -value)
-            paid[fill.symbol] = paid.get(fill.symbol, 0.0) + fill.cost
-        earned = np.where(np.maximum(then, now) > MIN_POSITION * before.value, now - then - self._to_array(bought), 0.0)
-        outcomes += np.stack([earned, np.zeros_like(earned), self._to_array(paid)]) / before.value
-        return state.with_outcomes(symbols, since_loss, outcomes)
 
     def _apply_splits(
         self, before: AccountState, shares: Mapping[str, float], fills: FillsSinceClose, actual: Mapping[str, float]
@@ -231,8 +200,8 @@ class LiveVenue(Venue):
     ) -> AccountState:
         """Make the state of the broker's holdings at the close of session `t`."""
         session, symbols = self._session(t), self._panel.symbols
-        holdings = self._holdings(session)
-        shares, closes = self._to_array(holdings.shares), self._prices.last_closes[t]
+        holdings = _read_holdings(self._broker, symbols, session)
+        shares, closes = _to_array(symbols, holdings.shares), self._prices.last_closes[t]
         require_prices(symbols, shares != 0.0, closes, session)
         values = shares * np.nan_to_num(closes)
         value = float(values.sum()) + holdings.cash
@@ -251,34 +220,70 @@ class LiveVenue(Venue):
             run_id=in_force.run_id,
             spec_hash=in_force.spec_hash,
             snapshot_ids=self._panel.snapshot_ids,
-            counted={each.activity_id: each.amount for each in activities},
+            counted={activity.activity_id: activity.amount for activity in activities},
         )
         return state if before is None else _with_return(before, state, cash_by_kind(before, activities))
 
-    def _holdings(self, session: date) -> BrokerHoldings:
-        """Return the broker's holdings, or raise if they are invalid for this account."""
-        holdings = self._broker.holdings()
-        unknown = sorted(name for name, held in holdings.shares.items() if held and name not in self._panel.symbols)
-        if unknown:
-            raise ExecutionError(
-                f"the account at the broker must hold names of the active policy's market only, but holds "
-                f"{', '.join(unknown)}; sell them, or use another account"
-            )
-        short = sorted(name for name, held in holdings.shares.items() if not held >= 0.0)
-        is_empty = holdings.cash == 0.0 and not any(holdings.shares.values())
-        if not holdings.cash >= 0.0 or short or is_empty:  # `not >=` also catches NaN
-            raise ExecutionError(
-                f"an account must have assets, no debt and no short positions, but at {session} the broker reports "
-                f"cash of {holdings.cash:.2f} and {', '.join(short) or 'no name'} short; correct it at the broker"
-            )
-        return holdings
-
-    def _to_array(self, shares: Mapping[str, float]) -> NDArray[np.float64]:
-        """Shares by name as an array (N,)."""
-        return np.array([float(shares.get(symbol, 0.0)) for symbol in self._panel.symbols])
-
     def _session(self, t: int) -> date:
         return self._panel.sessions[t].item()
+
+
+def _with_outcomes(
+    symbols: Sequence[str], state: AccountState, before: AccountState, fills: FillsSinceClose, *, decided: bool
+) -> AccountState:
+    """Return the state with the outcomes since the last decision, of which the session after `before` adds its own.
+
+    A name earns its value less that at the close before and what was bought since; its fills' fees are its cost.
+    """
+    since_loss, outcomes = before.losses_by(symbols), before.outcomes_by(symbols)
+    if decided:
+        since_loss, outcomes = count_since_loss(since_loss, outcomes), np.zeros_like(outcomes)
+    then, now = (
+        _to_array(symbols, {name: shares * side.prices[name] for name, shares in side.shares.items()})
+        for side in (before, state)
+    )
+    bought, paid = dict[str, float](), dict[str, float]()
+    for fill in fills.new:
+        value = fill.quantity * fill.price
+        bought[fill.symbol] = bought.get(fill.symbol, 0.0) + (value if fill.side == "buy" else -value)
+        paid[fill.symbol] = paid.get(fill.symbol, 0.0) + fill.cost
+    earned = np.where(np.maximum(then, now) > MIN_POSITION * before.value, now - then - _to_array(symbols, bought), 0.0)
+    outcomes += np.stack([earned, np.zeros_like(earned), _to_array(symbols, paid)]) / before.value
+    return state.with_outcomes(symbols, since_loss, outcomes)
+
+
+def _read_holdings(broker: Broker, symbols: Sequence[str], session: date) -> BrokerHoldings:
+    """Return the broker's holdings, or raise if they are invalid for this account."""
+    holdings = broker.holdings()
+    unknown = sorted(name for name, held in holdings.shares.items() if held and name not in symbols)
+    if unknown:
+        raise ExecutionError(
+            f"the account at the broker must hold names of the active policy's market only, but holds "
+            f"{', '.join(unknown)}; sell them, or use another account"
+        )
+    short = sorted(name for name, held in holdings.shares.items() if not held >= 0.0)
+    is_empty = holdings.cash == 0.0 and not any(holdings.shares.values())
+    if not holdings.cash >= 0.0 or short or is_empty:  # `not >=` also catches NaN
+        raise ExecutionError(
+            f"an account must have assets, no debt and no short positions, but at {session} the broker reports "
+            f"cash of {holdings.cash:.2f} and {', '.join(short) or 'no name'} short; correct it at the broker"
+        )
+    return holdings
+
+
+def _to_array(symbols: Sequence[str], shares: Mapping[str, float]) -> NDArray[np.float64]:
+    """Shares by name as an array (N,)."""
+    return np.array([float(shares.get(symbol, 0.0)) for symbol in symbols])
+
+
+def _require_names(plan: RebalancePlan, symbols: Sequence[str]) -> None:
+    """Raise unless the plan is over the market's names, since weights and prices are positional."""
+    if not plan.has_symbols(symbols):
+        raise ExecutionError(
+            f"a plan must be over the names of the active policy's market, {', '.join(symbols)}, but "
+            f"plan {plan.plan_id} is over {', '.join(plan.symbols[:-1])}; activate the policy that made it, or "
+            "wait for the next plan"
+        )
 
 
 def _require_long_only(plan: RebalancePlan) -> None:
@@ -306,7 +311,7 @@ def cancel_open_orders(broker: Broker, book: AccountBook, reason: str) -> None:
         BrokerTimeout: if the broker does not answer for an order; the others are cancelled as far as it answers.
         ExecutionError: if the broker rejects a cancellation; the others are cancelled.
     """
-    _cancel_orders(broker, book, [each.order for each in book.open_orders()], reason)
+    _cancel_orders(broker, book, [open_order.order for open_order in book.open_orders()], reason)
 
 
 def _cancel_orders(broker: Broker, book: AccountBook, orders: Sequence[Order], reason: str) -> None:

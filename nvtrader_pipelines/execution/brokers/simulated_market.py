@@ -14,7 +14,7 @@ from nvtrader_pipelines.envs.dynamics import HoldingPeriod, Legs, Transition, dr
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.envs.transition import BEFORE_FILL, DELISTED, TRADABLE
 from nvtrader_pipelines.execution.book import MIN_HOLDING
-from nvtrader_pipelines.execution.prices import PanelPrices
+from nvtrader_pipelines.execution.orders import PanelPrices
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.costs import CostFunction, no_cost, proportional_cost, total_cost
 

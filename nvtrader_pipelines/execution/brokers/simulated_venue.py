@@ -1,6 +1,7 @@
 """Simulated account: stored in a book and filled by the bars, at the spec's timing, costs and slippage."""
 
 from collections.abc import Mapping, Sequence
+from datetime import date
 from typing import ClassVar
 
 import numpy as np
@@ -56,7 +57,7 @@ class SimulatedVenue(Venue):
         """
         account = self._account_at(t)
         planned = self._simulator.planned_trades(plan, account, self._require_open().capital, t)
-        self._require_session(np.maximum(np.abs(account.weights), np.abs(plan.target)), t + 1)
+        _require_session(self._market, np.maximum(np.abs(account.weights), np.abs(plan.target)), t + 1)
         halted = ~self._market.tradable(t) & ~self._market.delisted(t)
         changed = np.abs(np.array(plan.target[:-1]) - planned.transition.drifted[0, :-1]) > MIN_HOLDING
         reason = NO_PRICE.format(session=self._market.fill_session(t))
@@ -68,7 +69,7 @@ class SimulatedVenue(Venue):
     def submit(self, order: Order) -> Receipt:
         """Place an order, once per id."""
         self._book.place(BookedOrder.accept(order))
-        booked = next(each for each in self._book.orders(order.plan_id) if each.order.order_id == order.order_id)
+        booked = next(booked for booked in self._book.orders(order.plan_id) if booked.order.order_id == order.order_id)
         return Receipt(order.order_id, f"paper-{order.order_id}", booked.status, booked.reason)
 
     def cancel(self, order: Order, reason: str) -> bool:
@@ -78,8 +79,8 @@ class SimulatedVenue(Venue):
 
     def cancel_open(self, reason: str) -> None:
         """Cancel every open order."""
-        for each in self._book.open_orders():
-            self._book.cancel(each.order.order_id, reason)
+        for open_order in self._book.open_orders():
+            self._book.cancel(open_order.order.order_id, reason)
 
     def fill(self, plan: RebalancePlan, t: int) -> OrderOutcomes:
         """Fill the open orders of a plan decided at the close of session `t`: sells, then buys within cash."""
@@ -109,7 +110,7 @@ class SimulatedVenue(Venue):
         if before.session >= session:
             return before
         account, fills = self._account_at(t - 1), self._book.fills(plan.plan_id) if plan is not None else []
-        self._require_session(account.weights, t)
+        _require_session(self._market, account.weights, t)
         figures = {}
         if decided:
             orders = self.plan_orders(plan.plan_id) if plan is not None and fills else []
@@ -117,82 +118,24 @@ class SimulatedVenue(Venue):
             transition, paid = self._simulator.transition(plan, bought, account, before.capital, t - 1)
             figures = {"turnover": float(transition.turnover[0]), "cost": float(transition.cost[0])}
             figures |= {"plan_id": plan.plan_id} if plan is not None and fills else {}
-            expected = self._expected_shares(before, bought, paid, t - 1)
-            cash = self._expected_cash(before, fills, transition, paid, t - 1)
+            expected = _expected_shares(self._market, before, bought, paid, t - 1)
+            cash = _expected_cash(self._market, before, fills, transition, paid, t - 1)
         else:
             transition = self._market.drift(account, t - 1)
-            expected, cash = self._adjusted_shares(before, t - 1), before.weights[-1] * before.value
+            expected, cash = _adjusted_shares(self._market, before, t - 1), before.weights[-1] * before.value
         growth = float(transition.session_growth[0, 0])
         state = self._make_state(t, settle(account, transition.weights[0], growth), in_force)
-        self._require_session(np.array(state.weights), t)
-        state = self._with_outcomes(state, transition, t - 1, decided=decided)
+        _require_session(self._market, np.array(state.weights), t)
+        state = _with_outcomes(self._market, before, state, transition, t - 1, decided=decided)
         cash -= float(transition.exposures.financing[0, 0]) * before.value
-        expected, cash = self._expected_after_cap(expected, cash, transition, state)
-        differences = [each.sentence for each in reconcile(expected, state.shares)]
+        expected, cash = _expected_after_cap(self._market, expected, cash, transition, state)
+        differences = [difference.sentence for difference in reconcile(expected, state.shares)]
         if not abs(cash - (held := state.weights[-1] * state.value)) <= CASH_TOLERANCE * state.value:
             differences.append(f"cash: {cash:.2f} expected, {held:.2f} held")
         figures |= {"net_return": float(state.recent_returns[-1]), "differences": tuple(differences)}
         state = state.model_copy(update=figures | _exposure_figures(transition))
         self._book.settle(state)
         return state
-
-    def _with_outcomes(self, state: AccountState, transition: Transition, t: int, *, decided: bool) -> AccountState:
-        """Return the state with the outcomes since the last decision: that at the close of `t`, or an earlier one."""
-        before, symbols = self._require_open(), self._symbols
-        since_loss, outcomes = before.losses_by(symbols), before.outcomes_by(symbols)
-        if decided:
-            since_loss = count_since_loss(since_loss, outcomes)
-            period = holding_period(self._market.legs, np.array([t]), 1)
-            outcomes = outcomes_of(before.account(symbols).weights[None, :], transition, period)[:, 0]
-        else:
-            outcomes[0] *= 1.0 + self._market.legs.returns[WHOLE, t + 1]
-        return state.with_outcomes(symbols, since_loss, outcomes)
-
-    def _adjusted_shares(self, before: AccountState, t: int) -> dict[str, float]:
-        """Shares held at the close of session `t`, adjusted as its prices are now."""
-        closes = dict(zip(self._symbols, self._market.prices.last_closes[t].tolist(), strict=True))
-        return {name: shares * before.prices[name] / closes[name] for name, shares in before.shares.items()}
-
-    def _expected_shares(self, before: AccountState, bought: FloatArray, paid: float, t: int) -> dict[str, float]:
-        """Shares after the fills of a decision at `t`; names without a fill pay the fraction `paid` as cost."""
-        changes = {self._symbols[j]: float(bought[j] / self._market.fill_prices(t)[j]) for j in np.flatnonzero(bought)}
-        delisted = {name for name, out in zip(self._symbols, self._market.delisted(t), strict=True) if out}
-        held = {
-            name: shares if name in changes else shares * (1.0 - paid)
-            for name, shares in self._adjusted_shares(before, t).items()
-            if name not in delisted
-        }
-        return {name: held.get(name, 0.0) + changes.get(name, 0.0) for name in {*held, *changes}}
-
-    def _expected_cash(
-        self, before: AccountState, fills: Sequence[Fill], transition: Transition, paid: float, t: int
-    ) -> float:
-        """Cash after the fills of a decision at the close of session `t`, account currency.
-
-        Delisted names are paid out in cash; names without a fill pay the fraction `paid`, which cash does not.
-        """
-        value = self._market.growth_to_fill(before.account(self._symbols), t) * before.value
-        held, delisted = transition.drifted[0, :-1] * value, self._market.delisted(t)
-        filled = {fill.symbol for fill in fills}
-        untraded = ~delisted & np.array([symbol not in filled for symbol in self._symbols])
-        given = float(held[untraded].sum()) * paid
-        spent = sum(signed_quantity(fill) * fill.price + fill.cost for fill in fills)
-        return before.weights[-1] * before.value - spent + float(held[delisted].sum()) + given
-
-    def _expected_after_cap(
-        self, shares: Mapping[str, float], cash: float, transition: Transition, state: AccountState
-    ) -> tuple[dict[str, float], float]:
-        """Shares and cash after the trades of the cap on gross at a close; none if the account lost all."""
-        if state.equity == 0.0:
-            return {}, 0.0
-        if transition.cap_trades is None:
-            return dict(shares), cash
-        left = 1.0 - float(transition.exposures.cap_cost[0, 0])
-        closes = self._market.prices.last_closes[self._market.panel.index_of(np.datetime64(state.session))]
-        held, changes = {name: n * left for name, n in shares.items()}, transition.cap_trades[0, 0] * state.value
-        for j in np.flatnonzero(changes):
-            held[self._symbols[j]] += float(changes[j] / closes[j])
-        return held, cash * left - float(changes.sum())
 
     def _make_state(self, t: int, account: Account, in_force: PolicyInForce) -> AccountState:
         """Make the state of the account at the close of session `t`."""
@@ -229,27 +172,100 @@ class SimulatedVenue(Venue):
                 "sessions in order"
             )
         account = state.account(self._symbols)
-        if not self._market.is_levered and account.weights.min() < -MIN_HOLDING:
-            name = (*self._symbols, CASH)[int(np.argmin(account.weights))]
-            raise ExecutionError(
-                f"a simulated account of a long-only policy must have no short positions and no debt, but {name} is "
-                f"{account.weights.min():.6g} of equity at {session}; activate a policy that trades both, empty the "
-                "account by `nvtrader portfolio reset`, or use another account"
-            )
+        if not self._market.is_levered:
+            _require_long_only(account, (*self._symbols, CASH), session)
         return account
 
-    def _require_session(self, weights: FloatArray, t: int) -> None:
-        """Raise unless weights (N+1,) can be marked to the close of session `t` with finite returns."""
-        market, session = self._market, self._market.panel.sessions[t].item()
-        held, tradable = np.abs(weights[:-1]) > MIN_HOLDING, market.panel.tradable[t]
-        require_prices(self._symbols, held & tradable, market.prices.closes[t], session)
-        require_prices(self._symbols, held, market.prices.last_closes[t], session)
-        finite = np.isfinite(market.legs.returns[:, t]).all(axis=0)
-        if not finite.all():
-            raise ExecutionError(
-                f"the return of {self._symbols[int(np.argmin(finite))]} on {session} must be finite, but is not; "
-                "check its bars of that session and run the market job"
-            )
+
+def _with_outcomes(
+    market: SimulatedMarket, before: AccountState, state: AccountState, transition: Transition, t: int, *, decided: bool
+) -> AccountState:
+    """Return the state with the outcomes since the last decision: that at the close of `t`, or an earlier one."""
+    symbols = market.panel.symbols
+    since_loss, outcomes = before.losses_by(symbols), before.outcomes_by(symbols)
+    if decided:
+        since_loss = count_since_loss(since_loss, outcomes)
+        period = holding_period(market.legs, np.array([t]), 1)
+        outcomes = outcomes_of(before.account(symbols).weights[None, :], transition, period)[:, 0]
+    else:
+        outcomes[0] *= 1.0 + market.legs.returns[WHOLE, t + 1]
+    return state.with_outcomes(symbols, since_loss, outcomes)
+
+
+def _adjusted_shares(market: SimulatedMarket, before: AccountState, t: int) -> dict[str, float]:
+    """Shares held at the close of session `t`, adjusted as its prices are now."""
+    closes = dict(zip(market.panel.symbols, market.prices.last_closes[t].tolist(), strict=True))
+    return {name: shares * before.prices[name] / closes[name] for name, shares in before.shares.items()}
+
+
+def _expected_shares(
+    market: SimulatedMarket, before: AccountState, bought: FloatArray, paid: float, t: int
+) -> dict[str, float]:
+    """Shares after the fills of a decision at `t`; names without a fill pay the fraction `paid` as cost."""
+    changes = {market.panel.symbols[j]: float(bought[j] / market.fill_prices(t)[j]) for j in np.flatnonzero(bought)}
+    delisted = {name for name, out in zip(market.panel.symbols, market.delisted(t), strict=True) if out}
+    held = {
+        name: shares if name in changes else shares * (1.0 - paid)
+        for name, shares in _adjusted_shares(market, before, t).items()
+        if name not in delisted
+    }
+    return {name: held.get(name, 0.0) + changes.get(name, 0.0) for name in {*held, *changes}}
+
+
+def _expected_cash(
+    market: SimulatedMarket, before: AccountState, fills: Sequence[Fill], transition: Transition, paid: float, t: int
+) -> float:
+    """Cash after the fills of a decision at the close of session `t`, account currency.
+
+    Delisted names are paid out in cash; names without a fill pay the fraction `paid`, which cash does not.
+    """
+    value = market.growth_to_fill(before.account(market.panel.symbols), t) * before.value
+    held, delisted = transition.drifted[0, :-1] * value, market.delisted(t)
+    filled = {fill.symbol for fill in fills}
+    untraded = ~delisted & np.array([symbol not in filled for symbol in market.panel.symbols])
+    given = float(held[untraded].sum()) * paid
+    spent = sum(signed_quantity(fill) * fill.price + fill.cost for fill in fills)
+    return before.weights[-1] * before.value - spent + float(held[delisted].sum()) + given
+
+
+def _expected_after_cap(
+    market: SimulatedMarket, shares: Mapping[str, float], cash: float, transition: Transition, state: AccountState
+) -> tuple[dict[str, float], float]:
+    """Shares and cash after the trades of the cap on gross at a close; none if the account lost all."""
+    if state.equity == 0.0:
+        return {}, 0.0
+    if transition.cap_trades is None:
+        return dict(shares), cash
+    left = 1.0 - float(transition.exposures.cap_cost[0, 0])
+    closes = market.prices.last_closes[market.panel.index_of(np.datetime64(state.session))]
+    held, changes = {name: n * left for name, n in shares.items()}, transition.cap_trades[0, 0] * state.value
+    for j in np.flatnonzero(changes):
+        held[market.panel.symbols[j]] += float(changes[j] / closes[j])
+    return held, cash * left - float(changes.sum())
+
+
+def _require_long_only(account: Account, symbols: Sequence[str], session: date) -> None:
+    if account.weights.min() < -MIN_HOLDING:
+        name = symbols[int(np.argmin(account.weights))]
+        raise ExecutionError(
+            f"a simulated account of a long-only policy must have no short positions and no debt, but {name} is "
+            f"{account.weights.min():.6g} of equity at {session}; activate a policy that trades both, empty the "
+            "account by `nvtrader portfolio reset`, or use another account"
+        )
+
+
+def _require_session(market: SimulatedMarket, weights: FloatArray, t: int) -> None:
+    """Raise unless weights (N+1,) can be marked to the close of session `t` with finite returns."""
+    symbols, session = market.panel.symbols, market.panel.sessions[t].item()
+    held, tradable = np.abs(weights[:-1]) > MIN_HOLDING, market.panel.tradable[t]
+    require_prices(symbols, held & tradable, market.prices.closes[t], session)
+    require_prices(symbols, held, market.prices.last_closes[t], session)
+    finite = np.isfinite(market.legs.returns[:, t]).all(axis=0)
+    if not finite.all():
+        raise ExecutionError(
+            f"the return of {symbols[int(np.argmin(finite))]} on {session} must be finite, but is not; "
+            "check its bars of that session and run the market job"
+        )
 
 
 def _exposure_figures(transition: Transition) -> dict[str, float]:

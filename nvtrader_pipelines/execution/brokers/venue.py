@@ -26,8 +26,8 @@ class UnplacedOrder:
 
 def no_order_reason(plan: RebalancePlan, unplaced: Sequence[UnplacedOrder]) -> str:
     """Why a plan makes no order, given the names that could not be traded."""
-    reasons = dict.fromkeys(each.reason for each in unplaced)
-    explained = {each.symbol for each in unplaced}
+    reasons = dict.fromkeys(order.reason for order in unplaced)
+    explained = {order.symbol for order in unplaced}
     weights = zip(plan.symbols[:-1], plan.held, plan.target, strict=False)
     if any(abs(target - held) > MIN_HOLDING for name, held, target in weights if name not in explained):
         reasons[TOO_SMALL] = None
@@ -70,7 +70,7 @@ class Venue(ABC):
 
     def plan_orders(self, plan_id: str) -> Sequence[Order]:
         """Return the stored orders of a plan; at a live venue, some may not be placed yet."""
-        return [each.order for each in self._book.orders(plan_id)]
+        return [order.order for order in self._book.orders(plan_id)]
 
     def _require_open(self) -> AccountState:
         """Return the last state, or raise if the account is not open."""
@@ -81,12 +81,12 @@ class Venue(ABC):
 
     def _open_orders(self, plan_id: str) -> list[Order]:
         """Return the accepted orders of a plan that are neither filled nor cancelled."""
-        return [each.order for each in self._book.orders(plan_id) if each.status == "accepted"]
+        return [order.order for order in self._book.orders(plan_id) if order.status == "accepted"]
 
     def _outcomes(self, plan_id: str) -> OrderOutcomes:
         """Return the outcomes of a plan's orders in the book."""
         booked = self._book.orders(plan_id)
-        ended = [UnplacedOrder(each.order.symbol, each.reason) for each in booked if each.status == "cancelled"]
+        ended = [UnplacedOrder(entry.order.symbol, entry.reason) for entry in booked if entry.status == "cancelled"]
         return OrderOutcomes(self._book.fills(plan_id), ended)
 
     @abstractmethod

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from nvtrader_pipelines.components.columns import Column, TableSchema
 from nvtrader_pipelines.components.family import Family
-from nvtrader_pipelines.market.calendar import ALL_NEW_YORK, NEW_YORK, Calendars, TradingCalendar
+from nvtrader_pipelines.market.calendar import ALL_NEW_YORK, Calendars, TradingCalendar
 from nvtrader_pipelines.market.features.cross_section import CrossSectionalRank
 from nvtrader_pipelines.market.features.price_change import Drawdown, LogReturn, Momentum
 from nvtrader_pipelines.market.features.relative_strength import RelativeStrength
@@ -69,14 +69,16 @@ def compute_features(
 
 
 def add_features(
-    returns: pl.DataFrame, features: pl.DataFrame, more: Sequence[Feature], calendar: TradingCalendar = NEW_YORK
+    returns: pl.DataFrame, features: pl.DataFrame, more: Sequence[Feature], calendar: TradingCalendar
 ) -> pl.DataFrame:
     """Add `more` features to one source's rows of `gold.features`, from those of `gold.returns`."""
     if not more:
         return features
     history = price_history(returns, calendar)
     rows, columns = positions(features, history.sessions, history.symbols)
-    return features.with_columns(history.pick(rows, columns, history.values_of(each)).alias(each.name) for each in more)
+    return features.with_columns(
+        history.pick(rows, columns, history.values_of(feature)).alias(feature.name) for feature in more
+    )
 
 
 __all__ = [

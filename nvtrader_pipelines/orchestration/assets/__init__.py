@@ -1,4 +1,4 @@
-"""Asset graph, one module per group, with the owners and columns of every asset."""
+"""Asset graph, by idea, with the owners and columns of every asset."""
 
 import dagster as dg
 

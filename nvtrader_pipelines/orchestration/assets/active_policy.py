@@ -26,10 +26,13 @@ VERDICT = "verdict"
 )
 def active_policy(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Policy that trades from the next close on, as decided by the promotion gate."""
-    found = evaluate_newest(store, "gate", now)
+    promotion_round = evaluate_newest(store, "gate", now)
     mirror_active(store)
     mirror_home_events(store)
-    decisions = {VERDICT: found.summary, "answers": dg.MetadataValue.md(markdown_table(decision_rows(found)))}
+    decisions = {
+        VERDICT: promotion_round.summary,
+        "answers": dg.MetadataValue.md(markdown_table(decision_rows(promotion_round))),
+    }
     n_rows = len(store.tables.read(ACTIVE_POLICY))
     return table_result(store, ACTIVE_POLICY, n_rows, {**decisions, **activation_metadata(store)})
 

@@ -18,11 +18,11 @@ from nvtrader_pipelines.figures.canvas import Picture
 from nvtrader_pipelines.orchestration.mlflow_search import track_session
 from nvtrader_pipelines.orchestration.reports import store_pictures, table_result
 from nvtrader_pipelines.research.recorded_session import RecordedSession, is_closed, read_session, recorded_state
-from nvtrader_pipelines.research.search_settings import LaunchSettings
+from nvtrader_pipelines.research.search_settings import TIMESTEPS, LaunchSettings
 from nvtrader_pipelines.research.session import run_session
 from nvtrader_pipelines.research.session_picture import draw_session
 from nvtrader_pipelines.research.session_progress import SessionProgress
-from nvtrader_pipelines.research.session_store import create_session, launched_options
+from nvtrader_pipelines.research.session_store import create_session, launched_options, unused_note
 from nvtrader_pipelines.research.session_tables import session_row
 from nvtrader_pipelines.research.study import knob_importances
 from nvtrader_pipelines.storage.home import Home
@@ -45,7 +45,7 @@ def launchpad_config(settings: type[BaseModel]) -> Any:
         if isinstance(default, tuple):
             kind, default = list[str], list(default)
         elif isinstance(default, Enum):
-            kind = Enum(type(default).__name__, {each.value: each.value for each in type(default)})
+            kind = Enum(type(default).__name__, {member.value: member.value for member in type(default)})
             default = kind(default.value)
         fields[name] = Annotated[kind, *field.metadata, Field(description=field.description)], default
     return create_model(f"{settings.__name__}Config", __base__=dg.Config, **fields)
@@ -91,6 +91,8 @@ def autoresearch_session(
     recorded = read_session(folder)
     context.log.info("session %s in %s", folder.session_id, folder.path)
     progress, warn = SessionProgress(recorded), context.log.warning
+    if settings.total_timesteps != TIMESTEPS and (note := unused_note(settings.eval_mode)):
+        warn(note)
     steps = run_session(store, folder.session_id, settings.workers)
     traced = trace_session(store.home, recorded.session, steps, warn)
     with (
@@ -119,13 +121,15 @@ def find_or_create(
         StorageError, ValueError: as `create_session`.
         ValueError: if the session has other settings than the run.
     """
-    options = launched_options(settings)
+    options = launched_options(store.home, settings)
     folder = session_of(instance, run, store.home)
     if not folder.settings.exists():
         create_session(store, session_id=folder.session_id, **options)
         return folder
     spec = read_session(folder).session.spec
-    changed = [name for name, value in options.items() if name != "workers" and getattr(spec, name) != value]
+    given = {name: value for name, value in options.items() if name != "workers" and value is not None}
+    wanted = type(spec).model_validate({**dict(spec), **given})
+    changed = [name for name in given if getattr(spec, name) != getattr(wanted, name)]
     if changed:
         raise ValueError(
             f"a retry or re-execution resumes session {folder.session_id} and must have its settings, but "

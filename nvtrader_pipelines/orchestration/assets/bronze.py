@@ -6,10 +6,10 @@ import dagster as dg
 
 from nvtrader_pipelines.market.sources import SourceUnavailable
 from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, partition_years
+from nvtrader_pipelines.orchestration.rebalance_steps import retry_on
 from nvtrader_pipelines.orchestration.reports import table_result
-from nvtrader_pipelines.orchestration.retries import retry_on
+from nvtrader_pipelines.runs.ingestion import ingest_market
 from nvtrader_pipelines.runs.market_state import require_same_calendars
-from nvtrader_pipelines.storage.medallion import ingest_market
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS
 

@@ -10,7 +10,7 @@ from nvtrader_pipelines.market.regimes import SliceAndMergeRegimeParams, regime_
 from nvtrader_pipelines.market.returns import bar_returns
 from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, all_partitions, partition_years
 from nvtrader_pipelines.orchestration.reports import store_pictures, table_result
-from nvtrader_pipelines.storage.medallion import pin_panels
+from nvtrader_pipelines.runs.ingestion import pin_panels
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, FEATURES, MARKET_PANEL, REGIMES, RETURNS
 

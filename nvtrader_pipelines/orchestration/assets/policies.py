@@ -1,24 +1,25 @@
-"""Policies: trained networks as files, and their training curves."""
+"""Policies: versions of experiments, trained networks as files, and training curves."""
 
 import dagster as dg
 
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.experiments.runtime import training_curves
 from nvtrader_pipelines.figures import learning_figure
-from nvtrader_pipelines.orchestration.assets.versions import VERSION_KEY
 from nvtrader_pipelines.orchestration.event_files import EventFiles
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
-from nvtrader_pipelines.orchestration.reports import format_snapshot_ids, store_pictures, table_result
+from nvtrader_pipelines.orchestration.reports import format_snapshot_ids, markdown_table, store_pictures, table_result
 from nvtrader_pipelines.research.hand_over import judged_policies, record_retrained
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.run_tables import replace_run
 from nvtrader_pipelines.runs.train_walk_judge import adopt_policies, train_run
+from nvtrader_pipelines.storage.spec_versions import version_changes
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import TRAINING_CURVES
 
+VERSION_KEY = dg.AssetKey(["policies", "experiment_version"])
 POLICY_KEY = dg.AssetKey(["policies", "trained_policy"])
 
 
@@ -82,3 +83,23 @@ def training_curve(context: dg.AssetExecutionContext, store: dg.ResourceParam[St
     run = store.policies.read_latest(context.partition_key)
     n_rows = replace_run(store, TRAINING_CURVES, training_curves(store.policies.read_run(run)), run)
     return table_result(store, TRAINING_CURVES, n_rows)
+
+
+@dg.asset(
+    key=VERSION_KEY,
+    group_name="policies",
+    kinds={"sqlite"},
+    partitions_def=EXPERIMENTS,
+    code_version="1",
+)
+def experiment_version(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
+    """Immutable version of the partition: spec, hash and changes since the version before."""
+    spec = store.ledger.read(context.partition_key)
+    return dg.MaterializeResult(
+        metadata={
+            "spec_hash": spec.spec_hash,
+            "spec": dg.MetadataValue.json(spec.model_dump(mode="json")),
+            "changed": dg.MetadataValue.md(markdown_table(version_changes(store.ledger, context.partition_key))),
+        },
+        data_version=dg.DataVersion(spec.spec_hash),
+    )

@@ -140,7 +140,7 @@ def plan_metadata(plans: pl.DataFrame) -> dict[str, Any]:
     if plans.is_empty():
         return {"status": "no plan yet"}
     plan = plans.row(-1, named=True)
-    found = pl.DataFrame(
+    counts = pl.DataFrame(
         json.loads(plan["findings"]), schema=["level", "rule", "symbol", "figure", "bound", "sentence"]
     )
     return {
@@ -149,5 +149,5 @@ def plan_metadata(plans: pl.DataFrame) -> dict[str, Any]:
         "status": plan["status"],
         "reason": plan["reason"] or "",
         "one_way_turnover": plan["turnover"],
-        "findings": dg.MetadataValue.md(markdown_table(found)),
+        "findings": dg.MetadataValue.md(markdown_table(counts)),
     }

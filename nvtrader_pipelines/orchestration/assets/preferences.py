@@ -4,11 +4,11 @@ from collections import Counter
 
 import dagster as dg
 
-from nvtrader_pipelines.desk.decision_outcomes import write_outcomes
-from nvtrader_pipelines.desk.decision_rows import audited_decisions, extract_decisions
-from nvtrader_pipelines.desk.preference_pairs import write_preference_pairs
-from nvtrader_pipelines.desk.preference_training import tune_run, tuning_obstacle
 from nvtrader_pipelines.evaluation.step_generators import drain
+from nvtrader_pipelines.feedback.decisions import audited_decisions, extract_decisions
+from nvtrader_pipelines.feedback.outcomes import write_outcomes
+from nvtrader_pipelines.feedback.pairs import write_preference_pairs
+from nvtrader_pipelines.feedback.tuning import tune_run, tuning_obstacle
 from nvtrader_pipelines.figures.agreement_figure import agreement_figure
 from nvtrader_pipelines.figures.tuning_figure import tuning_figure
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS

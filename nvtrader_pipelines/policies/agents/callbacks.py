@@ -15,7 +15,7 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from torch import Tensor
 
-from nvtrader_pipelines.components.ids import ID_LENGTH
+from nvtrader_pipelines.components.text import ID_LENGTH
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.policies.agents.sampling import EpisodeSampler, State
 from nvtrader_pipelines.policies.fit import CURVE_POINTS, CurvePoint, TrainingHooks, TrainingPoint

@@ -1,7 +1,7 @@
 """Direct preference optimization: tune a trained policy to pairs of portfolios."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -25,7 +25,23 @@ class DpoAgent(DpoSettings):
     critic and the deviation of the actions are not trained. `gamma`, `ent_coef` and the like do not act.
     """
 
+    is_tunable: ClassVar[bool] = False
+    is_tuned: ClassVar[bool] = True
+
     kind: Literal["dpo"] = "dpo"
+
+    def require_experiment(self, spec: Any, field: str) -> None:
+        """Require an action whose weights can be inverted, too.
+
+        Raises:
+            ValueError: if the experiment has another.
+        """
+        super().require_experiment(spec, field)
+        if spec.environment.is_levered:
+            raise ValueError(
+                f"environment.action: preferences tune policies of the simplex and the residual action only, but it is "
+                f"{spec.environment.action.kind}; choose another policy"
+            )
 
     @property
     def n_portfolios(self) -> int:

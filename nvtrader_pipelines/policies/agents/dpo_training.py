@@ -92,16 +92,7 @@ class DpoTraining:
         torch.manual_seed(seed)
         self.log = TrainingLog(hooks, simulation, agent.total_timesteps, seed)
         self._agent, self._logits = agent, ActionLogits(simulation.spec.action, len(simulation.panel.symbols))
-        policy_class, policy_kwargs = agent.policy(simulation.builder.layout)
-        boxes = observation_space(simulation), action_space(simulation)
-        self._policy = policy_class(*boxes, agent.schedule(), **policy_kwargs)
-        try:
-            self._policy.load_state_dict(load(tuning.tensors))
-        except RuntimeError as error:
-            raise ValueError(
-                f"the starting policy must have the network of the agent's backbone, but its tensors do not fit "
-                f"({error}); copy agent.backbone and log_std_init from the experiment of run {agent.start}"
-            ) from error
+        self._policy = _starting_policy(agent, simulation, tuning.tensors)
         tensors, kept = pair_tensors(self._policy, simulation.builder, simulation.panel, tuning.pairs, self._logits)
         if agent.labels == "soft":
             tensors = replace(tensors, weight=torch.ones_like(tensors.weight))
@@ -236,6 +227,19 @@ class DpoTraining:
             "accuracy": float((ratios[0] > ratios[1]).float().mean()),
             "kl": -float(self._logits.log_prob(pairs.reference, logits).mean()),
         }
+
+
+def _starting_policy(agent: DpoSettings, simulation: PortfolioSimulation, tensors: bytes) -> Any:
+    policy_class, policy_kwargs = agent.policy(simulation.builder.layout)
+    policy = policy_class(observation_space(simulation), action_space(simulation), agent.schedule(), **policy_kwargs)
+    try:
+        policy.load_state_dict(load(tensors))
+    except RuntimeError as error:
+        raise ValueError(
+            f"the starting policy must have the network of the agent's backbone, but its tensors do not fit "
+            f"({error}); copy agent.backbone and log_std_init from the experiment of run {agent.start}"
+        ) from error
+    return policy
 
 
 def means(policy: Any, observations: Tensor) -> Tensor:

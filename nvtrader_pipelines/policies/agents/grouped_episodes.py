@@ -16,7 +16,7 @@ from nvtrader_pipelines.policies.trajectory import PlayedStep
 
 
 @dataclass(frozen=True, eq=False)
-class Steps:
+class EpisodeSteps:
     """Batch of n steps for an update."""
 
     observations: Tensor  # (n, length)
@@ -25,9 +25,9 @@ class Steps:
     advantages: Tensor  # (n,)
     returns: Tensor | None  # (n,) the critic's targets
 
-    def select(self, chosen: Tensor) -> "Steps":
+    def select(self, chosen: Tensor) -> "EpisodeSteps":
         """Select steps by position or mask."""
-        return Steps(
+        return EpisodeSteps(
             observations=self.observations[chosen],
             actions=self.actions[chosen],
             log_probs=self.log_probs[chosen],
@@ -50,10 +50,10 @@ class Experience:
         """Number of steps of all episodes together."""
         return int(self.episodes.mask.sum())
 
-    def steps(self, estimate: Estimate) -> Steps:
+    def steps(self, estimate: Estimate) -> EpisodeSteps:
         """Unmasked steps with their estimates, in the network's precision."""
         returns = estimate.returns
-        every = Steps(
+        every = EpisodeSteps(
             observations=self.observations.flatten(0, 1),
             actions=self.actions.flatten(0, 1),
             log_probs=self.log_probs.flatten(),

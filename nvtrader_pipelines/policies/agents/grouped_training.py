@@ -21,9 +21,8 @@ from nvtrader_pipelines.policies.agents.checkpoints import (
     strip_prefix,
     unpack,
 )
-from nvtrader_pipelines.policies.agents.grouped_episodes import Experience, Steps, play, start_groups
+from nvtrader_pipelines.policies.agents.grouped_episodes import EpisodeSteps, Experience, play, start_groups
 from nvtrader_pipelines.policies.agents.grouped_settings import GroupedSettings
-from nvtrader_pipelines.policies.agents.ppo_losses import clipped_policy_loss, value_loss
 from nvtrader_pipelines.policies.fit import TrainingHooks
 
 GROUPS = 0x47  # separates the random stream of the groups' starts from that of the sampler
@@ -103,7 +102,7 @@ class GroupedTraining:
             for chosen in order.tensor_split(min(agent.n_minibatches, len(order))):
                 self._descend(steps.select(chosen), ent_coef)
 
-    def _descend(self, steps: Steps, ent_coef: float) -> None:
+    def _descend(self, steps: EpisodeSteps, ent_coef: float) -> None:
         agent, policy = self._agent, self.policy
         log_probs, entropy, values = self._evaluate(steps)
         losses = clipped_policy_loss(
@@ -131,7 +130,7 @@ class GroupedTraining:
         # estimator of Schulman (2020), http://joschu.net/blog/kl-approx.html, as in SB3
         self.log.logger.record_mean("train/approx_kl", (log_ratios.exp() - 1.0 - log_ratios).mean().item())
 
-    def _evaluate(self, steps: Steps) -> tuple[Tensor, Tensor, Tensor | None]:
+    def _evaluate(self, steps: EpisodeSteps) -> tuple[Tensor, Tensor, Tensor | None]:
         """Evaluate log-probabilities, entropy and values of the steps under the current policy."""
         if self._agent.advantage.uses_critic:
             values, log_probs, entropy = self.policy.evaluate_actions(steps.observations, steps.actions)
@@ -139,3 +138,22 @@ class GroupedTraining:
         distribution = self.policy.get_distribution(steps.observations)
         log_probs, entropy = distribution.log_prob(steps.actions), distribution.entropy()
         return log_probs, -log_probs if entropy is None else entropy, None
+
+
+def clipped_policy_loss(
+    log_probs: Tensor, old_log_probs: Tensor, advantages: Tensor, *, clip_range: float, clip_range_high: float
+) -> Tensor:
+    """Clipped surrogate loss of each step.
+
+    The probability ratio is clipped to [1 - clip_range, 1 + clip_range_high] where leaving it would lower the loss.
+
+    Source: Schulman et al. (2017); Yu et al. (2025), DAPO, for a higher upper limit.
+    """
+    ratio = (log_probs - old_log_probs).exp()
+    clipped = ratio.clamp(1.0 - clip_range, 1.0 + clip_range_high)
+    return torch.maximum(-advantages * ratio, -advantages * clipped)
+
+
+def value_loss(values: Tensor, returns: Tensor) -> Tensor:
+    """Squared error of the critic at each step, without NeMo-RL's factor 1/2, which `vf_coef` holds as in SB3."""
+    return (returns - values).square()

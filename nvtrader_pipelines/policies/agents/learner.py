@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
-from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.component import Component, kind_of
 from nvtrader_pipelines.envs.observations import ObservationLayout, ObservationScaler
 from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -17,6 +17,7 @@ from nvtrader_pipelines.policies.agents.demeaning import demean_panel
 from nvtrader_pipelines.policies.backbones import Backbone, MlpBackbone
 from nvtrader_pipelines.policies.backbones.backbone import ExtractorBackbone
 from nvtrader_pipelines.policies.fit import DEFAULT_HOOKS, Fit, TrainingHooks
+from nvtrader_pipelines.policies.policy import BaseAgent
 
 if TYPE_CHECKING:
     from gymnasium import spaces
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 _BACKBONES = get_args(get_args(Backbone)[0])
 EVERY_BACKBONE = frozenset(member.model_fields["kind"].default for member in _BACKBONES)
+MIN_SEEDS = 3  # to see the spread
 EXTRACTORS = frozenset(  # backbones that only extract features, for any heads
     member.model_fields["kind"].default for member in _BACKBONES if issubclass(member, ExtractorBackbone)
 )
@@ -42,7 +44,7 @@ class NetworkOutput(NamedTuple):
     state: Any = None  # of a recurrent network, for the next decision
 
 
-class Learner(Component):
+class Learner(BaseAgent, Component):
     """Agent that learns a policy on a training window, on one torch thread."""
 
     is_classical: ClassVar[bool] = False
@@ -54,6 +56,35 @@ class Learner(Component):
     gamma: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
     demean_returns: bool = False  # replace each name's mean log return by the cross-section's, in training only
     backbone: Backbone = MlpBackbone()
+
+    def require_experiment(self, spec: Any, field: str) -> None:
+        """Require a backbone that the agent takes and the observation suits, and seeds that show a spread.
+
+        Raises:
+            ValueError: if the experiment has another backbone, or too few seeds.
+        """
+        kind, backbone, observation = kind_of(type(self)), self.backbone, spec.environment.observation
+        is_extractor = isinstance(backbone, ExtractorBackbone) and self.backbones >= EXTRACTORS
+        if backbone.kind not in self.backbones and not is_extractor:
+            raise ValueError(
+                f"{field}.backbone: found {backbone.kind}, but {kind} takes one of {', '.join(sorted(self.backbones))}"
+            )
+        if backbone.kind == "shared_asset" and observation.kind != "per_asset":
+            raise ValueError(
+                f"{field}.backbone: the shared_asset backbone needs the per_asset observation, but "
+                f"environment.observation is {observation.kind}"
+            )
+        if backbone.needs_window and not observation.has_window:
+            raise ValueError(
+                f"{field}.backbone: the {backbone.kind} backbone reads a window of returns, but "
+                f"environment.observation is {observation.kind}, which has none; choose the lookback observation or "
+                "the mlp backbone"
+            )
+        if len(spec.seeds) < MIN_SEEDS:
+            raise ValueError(
+                f"seeds: {kind} learns, and its results need at least {MIN_SEEDS} seeds, but they are "
+                f"{list(spec.seeds)}"
+            )
 
     def train(
         self,
@@ -126,10 +157,9 @@ class Learner(Component):
         self, layout: ObservationLayout, observation_space: "spaces.Box", action_space: "spaces.Box"
     ) -> "BasePolicy":
         """Build a network for inference, to load a fit's tensors into."""
-        from nvtrader_pipelines.policies.agents.inference import INFERENCE_ONLY
-
         policy_class, policy_kwargs = self.policy(layout)
-        return policy_class(observation_space, action_space, self.schedule(), **{**policy_kwargs, **INFERENCE_ONLY})
+        inference_only = {"optimizer_class": _no_optimizer, "optimizer_kwargs": {}}
+        return policy_class(observation_space, action_space, self.schedule(), **{**policy_kwargs, **inference_only})
 
     @abstractmethod
     def act(self, network: Any, observation: "Tensor", state: Any, *, with_estimates: bool = True) -> NetworkOutput:
@@ -160,3 +190,7 @@ class Learner(Component):
             supported = ", ".join(sorted(self.backbones))
             raise ValueError(f"the agent needs a backbone of {supported}, but has {self.backbone.kind}; choose one")
         return list(self.backbone.hidden), self.backbone.extractor(layout)
+
+
+def _no_optimizer(*_: Any, **__: Any) -> None:
+    """Stand in for an optimizer: the first real one imports PyTorch's compiler, for 1.5 s."""

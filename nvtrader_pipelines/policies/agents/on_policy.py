@@ -30,6 +30,7 @@ class ActorCriticLearner(Learner):
     """Learner with a Gaussian actor and a critic, resumable from a checkpoint bit for bit."""
 
     backbones: ClassVar[frozenset[str]] = EVERY_BACKBONE
+    is_tunable: ClassVar[bool] = True
 
     ent_coef: NonNegativeFloat | EntropyAnnealing = 0.0  # weight of the entropy bonus, constant or from start to end
     vf_coef: NonNegativeFloat = 0.5  # weight of the critic's loss

@@ -24,6 +24,8 @@ class RecurrentPpoAgent(ClippedLearner):
     """
 
     backbones: ClassVar[frozenset[str]] = EXTRACTORS
+    is_stateful: ClassVar[bool] = True
+    is_tunable: ClassVar[bool] = False  # its actor has a state
 
     kind: Literal["recurrent_ppo"] = "recurrent_ppo"
     lstm_hidden_size: PositiveInt = 32

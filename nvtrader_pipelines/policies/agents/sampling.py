@@ -8,7 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nvtrader_pipelines.envs.observations.hashing import observation_hashes
+from nvtrader_pipelines.envs.observations.builder import observation_hashes
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.policies.rollout_tables import STEP
 from nvtrader_pipelines.policies.trajectory import NO_TEXT, Columns, PlayedStep, step_info
@@ -46,7 +46,7 @@ class EpisodeSampler:
         sampled = np.flatnonzero(self._sampled & played.running)
         if len(sampled):
             outputs = {"value": values, "log_prob": log_probs}
-            known = {name: np.asarray(each).reshape(-1)[sampled] for name, each in outputs.items() if each is not None}
+            known = {name: np.asarray(item).reshape(-1)[sampled] for name, item in outputs.items() if item is not None}
             self._rows.append({**self._step_columns(played, sampled), **known})
             if len(self._rows) >= CHUNK:
                 self._chunks.append(_to_array(self._rows.frame()))
@@ -123,7 +123,10 @@ class EpisodeSampler:
 
     def _to_steps(self, rows: pl.DataFrame) -> pl.DataFrame:
         t = rows["t"].to_numpy()
-        terms, terminations = (_prefixed_columns(prefix, rows) for prefix in (TERM, TERMINATION))
+        terms, terminations = (
+            {name.removeprefix(prefix): pl.col(name) for name in rows.columns if name.startswith(prefix)}
+            for prefix in (TERM, TERMINATION)
+        )
         termination = [pl.when(where).then(pl.lit(kind)) for kind, where in terminations.items()]
         derived = {
             **{name: pl.lit(None) for name in ("value", "log_prob") if name not in rows.columns},
@@ -134,10 +137,6 @@ class EpisodeSampler:
             ),
         }
         return rows.select(derived.get(name, pl.col(name)).cast(dtype).alias(name) for name, dtype in STEP.items())
-
-
-def _prefixed_columns(prefix: str, rows: pl.DataFrame) -> dict[str, pl.Expr]:
-    return {name.removeprefix(prefix): pl.col(name) for name in rows.columns if name.startswith(prefix)}
 
 
 def _to_array(frame: pl.DataFrame) -> NDArray[np.uint8]:

@@ -6,7 +6,7 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.portfolio.bounds import MAX_MAGNITUDE, require_risk_aversion
+from nvtrader_pipelines.portfolio.cufolio import MAX_MAGNITUDE, require_risk_aversion
 from nvtrader_pipelines.portfolio.mean_cvar.constraints import Constraints, Limits, Objective, broadcast_per_name
 from nvtrader_pipelines.portfolio.mean_cvar.solution import InfeasibleError, Method
 
@@ -123,25 +123,27 @@ def check_scenarios(scenarios: FloatArray, n_names: int, confidence_level: float
     Raises:
         ValueError: if the shape is wrong, a value is not finite or too large, or the tail is below one scenario.
     """
-    found = np.ascontiguousarray(scenarios, dtype=np.float64)  # sums round by memory layout
-    if found.ndim != 2 or found.shape[1] != n_names:
-        raise ValueError(f"scenarios must have shape (S, {n_names}), but have {found.shape}; give one column per name")
-    tail = (1.0 - confidence_level) * len(found)
+    returns = np.ascontiguousarray(scenarios, dtype=np.float64)  # sums round by memory layout
+    if returns.ndim != 2 or returns.shape[1] != n_names:
+        raise ValueError(
+            f"scenarios must have shape (S, {n_names}), but have {returns.shape}; give one column per name"
+        )
+    tail = (1.0 - confidence_level) * len(returns)
     if tail < 1.0 - ROUNDING:
         raise ValueError(
-            f"mean_cvar at {confidence_level:.1%} needs a tail of at least one return, but {len(found)} scenarios "
+            f"mean_cvar at {confidence_level:.1%} needs a tail of at least one return, but {len(returns)} scenarios "
             f"leave {tail:.2f}; lower the level or draw more"
         )
-    if not np.isfinite(found).all():
-        wrong = np.argwhere(~np.isfinite(found))
+    if not np.isfinite(returns).all():
+        wrong = np.argwhere(~np.isfinite(returns))
         raise ValueError(
             f"scenarios must be finite, but {len(wrong)} are not, the first at row {wrong[0, 0]} and "
             f"column {wrong[0, 1]}; drop or fill them"
         )
-    largest = max(float(found.max()), -float(found.min()))
+    largest = max(float(returns.max()), -float(returns.min()))
     if largest > MAX_MAGNITUDE:
         raise ValueError(f"scenarios must be at most {MAX_MAGNITUDE:g}, but hold {largest:g}; give simple returns")
-    return found
+    return returns
 
 
 def check_current(current: FloatArray, limits: Limits) -> None:

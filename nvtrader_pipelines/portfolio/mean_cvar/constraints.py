@@ -7,7 +7,7 @@ import cvxpy as cp
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.portfolio.bounds import MAX_MAGNITUDE
+from nvtrader_pipelines.portfolio.cufolio import MAX_MAGNITUDE
 
 FloatArray = NDArray[np.float64]
 ConstraintFactory = Callable[[cp.Variable], Sequence[cp.Constraint]]

@@ -79,7 +79,9 @@ def build_further_constraints(factory: ConstraintFactory, n_names: int) -> Furth
     """
     weights = cp.Variable(n_names)
     constraints = factory(weights)
-    if not isinstance(constraints, Sequence) or not all(isinstance(each, cp.Constraint) for each in constraints):
+    if not isinstance(constraints, Sequence) or not all(
+        isinstance(constraint, cp.Constraint) for constraint in constraints
+    ):
         raise ValueError(
             f"further constraints must be a sequence of cvxpy constraints, but are {constraints!r}; return a list"
         )

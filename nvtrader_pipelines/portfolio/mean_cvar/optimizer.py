@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.arrays import order_by_names
-from nvtrader_pipelines.portfolio.bounds import MAX_MAGNITUDE
+from nvtrader_pipelines.portfolio.cufolio import MAX_MAGNITUDE
 from nvtrader_pipelines.portfolio.mean_cvar.canonical import compile_program, compile_structure
 from nvtrader_pipelines.portfolio.mean_cvar.checks import (
     check_attainable,
@@ -296,10 +296,10 @@ def _check_volatility_factor(factor: FloatArray | None, n_names: int) -> FloatAr
     """Return the volatility factor (N, K) if it is finite and of that shape."""
     if factor is None:
         raise ValueError("a volatility penalty needs a covariance, but none was given; pass `volatility_factor`")
-    found = np.asarray(factor, dtype=np.float64)
-    if found.ndim != 2 or len(found) != n_names or not (np.abs(found) <= MAX_MAGNITUDE).all():
+    checked = np.asarray(factor, dtype=np.float64)
+    if checked.ndim != 2 or len(checked) != n_names or not (np.abs(checked) <= MAX_MAGNITUDE).all():
         raise ValueError(
             f"volatility_factor must be finite, at most {MAX_MAGNITUDE:g} and of shape ({n_names}, K), but has "
-            f"{found.shape}; transpose it"
+            f"{checked.shape}; transpose it"
         )
-    return found
+    return checked

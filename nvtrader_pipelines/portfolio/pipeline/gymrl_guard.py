@@ -1,6 +1,6 @@
 """Guards of gymrl as published: on drawdown, negative return and turnover, with a loss shutdown."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, NonNegativeFloat, PositiveFloat
@@ -14,10 +14,10 @@ from nvtrader_pipelines.portfolio.pipeline.stage import (
     Guard,
     Guards,
     Situation,
+    UnfittedTiming,
     one_way_turnover,
     scale_exposure,
 )
-from nvtrader_pipelines.portfolio.pipeline.unfitted_timing import UnfittedTiming
 
 
 class GymrlGuard(UnfittedTiming):
@@ -37,6 +37,7 @@ class GymrlGuard(UnfittedTiming):
     """
 
     kind: Literal["gymrl_guard"] = "gymrl_guard"
+    has_guards: ClassVar[bool] = True
     max_drawdown: Share = 0.18  # loss from the account's peak
     leverage_scale: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5  # share of the weights in a drawdown
     min_trailing_return: Annotated[float, Field(gt=-1.0)] = 0.0  # compounded
@@ -45,6 +46,19 @@ class GymrlGuard(UnfittedTiming):
     max_turnover: PositiveFloat = 0.5  # sum of absolute changes of weight, cash included: twice the one-way turnover
     probe: Probe = 0.0015  # of names in their shutdown when the turnover is high
     shutdown: LossShutdown | None = LossShutdown()  # null: none, and no guard on turnover
+
+    def require_experiment(self, spec: Any, field: str) -> None:  # noqa: ARG002 - one signature for all components
+        """Require a penalty that its guard on negative returns can replace, in training through the pipeline.
+
+        Raises:
+            ValueError: if the experiment has none.
+        """
+        terms = [term.kind for term in spec.environment.rewards]
+        if spec.environment.pipeline and "turnover_penalty" not in terms:
+            raise ValueError(
+                "environment.rewards: training through the gymrl_guard needs a turnover_penalty, which its guard on "
+                f"negative returns replaces, but has {terms}; add it"
+            )
 
     def start(self, panel: MarketPanel) -> Guard:
         """Return the stage for one panel."""

@@ -1,6 +1,6 @@
 """Loss shutdown: names that lost lately are held at a small weight."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -13,10 +13,10 @@ from nvtrader_pipelines.portfolio.pipeline.stage import (
     Guard,
     Guards,
     Situation,
+    UnfittedTiming,
     add_cash,
     format_names,
 )
-from nvtrader_pipelines.portfolio.pipeline.unfitted_timing import UnfittedTiming
 
 Probe = Annotated[float, Field(ge=0.0, le=1.0)]  # largest absolute weight
 
@@ -32,6 +32,7 @@ class LossShutdown(UnfittedTiming):
     """
 
     kind: Literal["loss_shutdown"] = "loss_shutdown"
+    has_guards: ClassVar[bool] = True
     probe: Probe = 0.05
     cooldown: Annotated[int, Field(ge=1, le=NEVER)] = 3  # decisions
 

@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.panel import MarketPanel, Window
-from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import Share
 from nvtrader_pipelines.portfolio.pipeline.stage import (
     AccountPath,
@@ -16,6 +15,7 @@ from nvtrader_pipelines.portfolio.pipeline.stage import (
     Guard,
     Guards,
     Situation,
+    Thresholds,
     gross_exposure,
     move_towards,
     one_way_turnover,
@@ -43,6 +43,7 @@ class RegimeGuard(Component):
     """
 
     kind: Literal["regime_guard"] = "regime_guard"
+    has_guards: ClassVar[bool] = True
     aliases: ClassVar[tuple[str, ...]] = ("RegimeGuard",)
     history: ClassVar[int] = 0  # earlier sessions of the market that fitting needs
     max_drawdown: Share | None = None  # loss from the account's peak; null: fitted
@@ -106,14 +107,14 @@ class RegimeGuard(Component):
             )
         samples = {
             "drawdown": (path.drawdown for path in paths),
-            "trailing_return": (self._trailing_returns(path.net_returns) for path in paths),
+            "trailing_return": (_trailing_returns(path.net_returns, self.window) for path in paths),
             "turnover": (path.turnover for path in paths),
         }
         levels = {"drawdown": self.quantile, "trailing_return": 1.0 - self.quantile, "turnover": self.quantile}
-        found = {name: float(np.quantile(_concat(samples[name]), levels[name])) for name in needed}
-        if "trailing_return" in found:
-            found["trailing_return"] = min(0.0, found["trailing_return"])
-        return Thresholds(**found)
+        thresholds = {name: float(np.quantile(_concat(samples[name]), levels[name])) for name in needed}
+        if "trailing_return" in thresholds:
+            thresholds["trailing_return"] = min(0.0, thresholds["trailing_return"])
+        return Thresholds(**thresholds)
 
     def start(self, panel: MarketPanel) -> Guard:
         """Return the stage for one panel."""
@@ -177,10 +178,11 @@ class RegimeGuard(Component):
             raise ValueError(f"the regime guard's threshold of {name} is neither set nor fitted")
         return found if threshold is None else threshold
 
-    def _trailing_returns(self, net_returns: FloatArray) -> FloatArray:
-        """Compounded returns (S,) over the last `window` sessions at each; 0 before the first."""
-        padded = np.concatenate([np.zeros(self.window - 1), net_returns])
-        return np.prod(1.0 + np.lib.stride_tricks.sliding_window_view(padded, self.window), axis=1) - 1.0
+
+def _trailing_returns(net_returns: FloatArray, window: int) -> FloatArray:
+    """Compounded returns (S,) over the last `window` sessions at each; 0 before the first."""
+    padded = np.concatenate([np.zeros(window - 1), net_returns])
+    return np.prod(1.0 + np.lib.stride_tricks.sliding_window_view(padded, window), axis=1) - 1.0
 
 
 def _concat(parts: Iterable[FloatArray]) -> FloatArray:

@@ -3,20 +3,31 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict
 
 from nvtrader_pipelines.components.arrays import order_by_names
-from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.portfolio.cash import CASH, ROUNDING, cash_beside
-from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.int64]
 MAX_LISTED = 5  # names in a reason
+
+
+class Thresholds(BaseModel):
+    """Thresholds fitted on one training period; None where the timing has no such threshold."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    turbulence: float | None = None
+    drawdown: float | None = None  # loss from the peak, a positive fraction
+    trailing_return: float | None = None  # compounded, a fraction
+    turnover: float | None = None  # one-way, of one decision
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +55,22 @@ class AccountPath:
     net_returns: FloatArray  # (S,) of each session
     drawdown: FloatArray  # (S,) at each close, positive fractions
     turnover: FloatArray  # (D,) one-way, of each decision after the first
+
+
+class UnfittedTiming(Component):
+    """Timing without thresholds."""
+
+    has_guards: ClassVar[bool] = False  # whether it acts only in losses or trades beyond a threshold
+    needs_fit: ClassVar[bool] = False  # whether thresholds must be fitted before use
+    needs_path: ClassVar[bool] = False  # whether fitting needs an account's path
+    history: ClassVar[int] = 0  # earlier sessions of the market that fitting needs
+
+    def require_sessions(self, panel: MarketPanel, windows: Sequence[Window], rebal_freq: int) -> None:
+        """Accept any training, since nothing is fitted."""
+
+    def fit(self, panel: MarketPanel, windows: Sequence[Window], paths: Sequence[AccountPath]) -> Thresholds:  # noqa: ARG002
+        """Return no thresholds."""
+        return Thresholds()
 
 
 @dataclass(frozen=True, eq=False)

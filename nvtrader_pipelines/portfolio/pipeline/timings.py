@@ -14,11 +14,11 @@ from nvtrader_pipelines.portfolio.pipeline.stage import (
     Adjust,
     FloatArray,
     Situation,
+    UnfittedTiming,
     require_finite,
     scale_exposure,
 )
 from nvtrader_pipelines.portfolio.pipeline.turbulence import TurbulenceTiming
-from nvtrader_pipelines.portfolio.pipeline.unfitted_timing import UnfittedTiming
 
 
 class ConstantTiming(UnfittedTiming):

@@ -3,20 +3,20 @@
 from collections.abc import Callable, Sequence
 from functools import cache
 from itertools import compress
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveFloat
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.panel import MarketPanel, Window
-from nvtrader_pipelines.portfolio.fitted_thresholds import Thresholds
 from nvtrader_pipelines.portfolio.pipeline.stage import (
     AccountPath,
     Adjust,
     BoolArray,
     FloatArray,
     Situation,
+    Thresholds,
     require_finite,
     scale_exposure,
 )
@@ -61,6 +61,7 @@ class TurbulenceTiming(Component):
     """
 
     kind: Literal["turbulence"] = "turbulence"
+    has_guards: ClassVar[bool] = False
     threshold: PositiveFloat | None = 140.0  # of the index, a squared distance; null: fitted on the training period
     quantile: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.95  # of the training sessions' index, where it is fitted
     history: Annotated[int, Field(ge=20)] = 252  # sessions; more than names

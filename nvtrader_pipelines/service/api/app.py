@@ -17,17 +17,28 @@ from fastapi_offline import FastAPIOffline
 from starlette.responses import RedirectResponse, Response
 
 from nvtrader_pipelines.service.api import chart_reading, desk, lab, nemorl, progress_stream, rl
+from nvtrader_pipelines.service.api.access import PAGE_POLICY, Access
 from nvtrader_pipelines.service.api.context import Context
-from nvtrader_pipelines.service.api.guard import PAGE_POLICY, Access
 from nvtrader_pipelines.service.api.mount import operation_routes
 from nvtrader_pipelines.service.api.page import lab_pages
 from nvtrader_pipelines.service.api.page import routes as page_routes
 from nvtrader_pipelines.service.api.page.live_page import LivePage, PageStream
 from nvtrader_pipelines.service.api.problems import MEDIA_TYPE, Problem, handle_problems, problem_response
 from nvtrader_pipelines.service.api.progress_stream import Streams
-from nvtrader_pipelines.service.operations.families import FAMILIES
+from nvtrader_pipelines.service.operations.accounts import Accounts
+from nvtrader_pipelines.service.operations.experiments import Experiments
+from nvtrader_pipelines.service.operations.feedback import Feedback
+from nvtrader_pipelines.service.operations.guards import Guards
+from nvtrader_pipelines.service.operations.home import WholeHome
+from nvtrader_pipelines.service.operations.plans import Plans
+from nvtrader_pipelines.service.operations.policies import Policies
+from nvtrader_pipelines.service.operations.runs import Runs
+from nvtrader_pipelines.service.operations.scoreboard import Scoreboard
+from nvtrader_pipelines.service.operations.searches import Searches
 from nvtrader_pipelines.storage.store import Store
 
+# in the order in which people meet them
+FAMILIES = (WholeHome, Experiments, Searches, Runs, Guards, Scoreboard, Policies, Plans, Accounts, Feedback)
 LOG = logging.getLogger(__name__)
 FIRST_SECONDS = 3.0  # opening Dagster's instance would delay the first answers
 CLOSE_SECONDS = 15.0  # a look takes some 0.1 s of CPU time

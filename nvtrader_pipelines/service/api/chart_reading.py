@@ -15,10 +15,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 from nvtrader_pipelines.llm.calls import Call
 from nvtrader_pipelines.research.session_tables import store_call
 from nvtrader_pipelines.runs.lifecycle import now
-from nvtrader_pipelines.service.api.body import Body
+from nvtrader_pipelines.service.api.answers import Body
 from nvtrader_pipelines.service.api.context import Shared, router
-from nvtrader_pipelines.service.readings import READINGS
-from nvtrader_pipelines.service.readings.chart_rows import rows_of_context
+from nvtrader_pipelines.service.readings import read_chart
 from nvtrader_pipelines.service.readings.model_sentences import ask_for_sentences
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.llm_files import open_client
@@ -61,12 +60,13 @@ class ChartRequest(Body):
     """Chart to read."""
 
     kind: ChartKind
-    image_b64: Annotated[str, AfterValidator(lambda text: text and _require_png(text))] = (
-        ""  # the computed reading needs none
-    )
-    context: dict[str, JsonValue] | list[JsonValue] = Field(
-        default_factory=dict
-    )  # rows of the chart, as our routes send, and facts of all of it
+    image_b64: Annotated[str, AfterValidator(lambda text: text and _require_png(text))] = ""  # for a model
+    context: dict[str, JsonValue] | list[JsonValue] = Field(default_factory=dict)  # facts, and rows as drawn
+
+    @property
+    def facts_and_rows(self) -> dict[str, JsonValue]:
+        """Context with its rows in a list."""
+        return self.context if isinstance(self.context, dict) else {"rows": self.context}
 
 
 class ChartReading(BaseModel):
@@ -82,17 +82,12 @@ class ChartReading(BaseModel):
 @routes.post("/api/continuous-rl/interpret-chart")
 def interpret_chart(shared: Shared, body: ChartRequest) -> ChartReading:
     """Read a chart in four to six bullets, by the vision model if one is configured, else from its data."""
-    return read_chart(body, shared.store)
-
-
-def read_chart(request: ChartRequest, store: Store) -> ChartReading:
-    """Read a chart by the vision model of the home, else from the data of its context.
-
-    Raises:
-        ValueError: if the model does not read it, and the context has no two numbers to compare.
-    """
-    reading, note = _read_by_model(request, store) if request.image_b64 else (None, "")
-    return reading or compute_reading(request, note)
+    reading, note = _read_by_model(body, shared.store) if body.image_b64 else (None, "")
+    if reading:
+        return reading
+    began = time.perf_counter()
+    bullets = tuple(read_chart(body.kind, body.facts_and_rows))
+    return ChartReading(bullets=bullets, model=BUILT_IN, seconds=time.perf_counter() - began, note=note)
 
 
 def _read_by_model(request: ChartRequest, store: Store) -> tuple[ChartReading | None, str]:
@@ -103,7 +98,7 @@ def _read_by_model(request: ChartRequest, store: Store) -> tuple[ChartReading | 
         return None, f"no model was asked: {error}"
     if client is None:
         return None, ""
-    asked = ask_for_sentences(client, request.kind, request.context, request.image_b64)
+    asked = ask_for_sentences(client, request.kind, request.facts_and_rows, request.image_b64)
     call, answer = asked.call, asked.document
     _record(store, call)
     if answer is None:
@@ -125,15 +120,3 @@ def _record(store: Store, call: Call) -> None:
         store_call(store, call, called_at)
     except (StorageError, OSError) as error:
         LOG.warning("a call of a language model has no row: %s", error)
-
-
-def compute_reading(request: ChartRequest, note: str = "") -> ChartReading:
-    """Read a chart from the data of its context.
-
-    Raises:
-        ValueError: if the context has no two numbers to compare.
-    """
-    began = time.perf_counter()
-    facts = request.context if isinstance(request.context, dict) else {}
-    bullets = READINGS[request.kind](rows_of_context(request.context), facts)
-    return ChartReading(bullets=tuple(bullets), model=BUILT_IN, seconds=time.perf_counter() - began, note=note)

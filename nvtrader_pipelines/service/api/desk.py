@@ -4,16 +4,16 @@ from typing import Annotated, Any
 
 from fastapi import Path
 
+from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.components.text import Reason
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.plan_decision import Approve, Equal, Override, Reject, Skip
 from nvtrader_pipelines.orchestration.job_states import ScheduleState, scheduled_jobs
 from nvtrader_pipelines.orchestration.launching import run_now
-from nvtrader_pipelines.service.api.body import Body
+from nvtrader_pipelines.service.api.answers import Body
 from nvtrader_pipelines.service.api.context import Shared, router
 from nvtrader_pipelines.service.api.problems import refusing
-from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.service.documents.halt_facts import HaltDocument
 from nvtrader_pipelines.service.operations.home import WholeHome
 from nvtrader_pipelines.service.operations.plans import PlanId, Plans

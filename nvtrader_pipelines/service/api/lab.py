@@ -6,18 +6,9 @@ from fastapi import Query
 from fastapi.responses import Response
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.runs.preview import preview_environment
-from nvtrader_pipelines.service.api.context import Context, Shared, router
-from nvtrader_pipelines.service.api.problems import refusing
-from nvtrader_pipelines.service.api.rl import SPEC_BODY, PostedSpec
-from nvtrader_pipelines.service.documents.document import Document
-from nvtrader_pipelines.service.documents.preview_facts import (
-    ObservationPreview,
-    RewardPreview,
-    observation_preview,
-    reward_preview,
-)
-from nvtrader_pipelines.service.documents.row_pages import (
+from nvtrader_pipelines.runs.row_pages import (
     ActionRow,
     EpisodeRow,
     EquityRow,
@@ -27,7 +18,16 @@ from nvtrader_pipelines.service.documents.row_pages import (
     row_page,
     thinned_rows,
 )
-from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
+from nvtrader_pipelines.runs.run_queries import find_run_by_name
+from nvtrader_pipelines.service.api.context import Context, Shared, router
+from nvtrader_pipelines.service.api.problems import refusing
+from nvtrader_pipelines.service.api.rl import SPEC_BODY, PostedSpec
+from nvtrader_pipelines.service.documents.preview_facts import (
+    ObservationPreview,
+    RewardPreview,
+    observation_preview,
+    reward_preview,
+)
 from nvtrader_pipelines.service.operations.arguments import RunName
 from nvtrader_pipelines.storage.errors import ConflictError
 

@@ -3,16 +3,16 @@
 from collections.abc import Callable
 from datetime import date
 
+from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.launching import launch
 from nvtrader_pipelines.research.search_settings import LaunchSettings
-from nvtrader_pipelines.runs.manual_run import store_manual_experiment
+from nvtrader_pipelines.research.session_store import unused_note
+from nvtrader_pipelines.runs.experiment_document import read_named_experiment
 from nvtrader_pipelines.runs.market_state import panel_sources
-from nvtrader_pipelines.runs.registration import plan_problem, register_experiments
+from nvtrader_pipelines.runs.registration import plan_problem, register_experiments, store_manual_experiment
+from nvtrader_pipelines.runs.run_queries import find_run_by_name
 from nvtrader_pipelines.service.api.context import Context
-from nvtrader_pipelines.service.documents.document import Document
-from nvtrader_pipelines.service.documents.experiment_facts import read_named_experiment
-from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
 from nvtrader_pipelines.storage.errors import ConflictError, NotFoundError
 
 
@@ -23,6 +23,7 @@ class Launched(Document):
     version_id: str | None = None  # of the experiment
     spec_hash: str | None = None
     session_id: str | None = None  # of a search
+    note: str = ""  # on a setting that is not used
 
 
 def require_plan(shared: Context, spec: ExperimentSpec) -> None:
@@ -103,7 +104,8 @@ def launch_search(shared: Context, settings: LaunchSettings) -> Launched:
     """Start a search session."""
     config = {"ops": {"autoresearch_session": {"config": settings.model_dump(mode="json")}}}
     task_id = launch(shared.store, "autoresearch", config=config)
-    return Launched(task_id=task_id, session_id=shared.job_runs.session_id(task_id))
+    note = unused_note(settings.eval_mode) if "total_timesteps" in settings.model_fields_set else ""
+    return Launched(task_id=task_id, session_id=shared.job_runs.session_id(task_id), note=note)
 
 
 LAUNCHES: dict[str, Callable[..., Launched]] = {  # by the route of a long operation

@@ -8,10 +8,10 @@ from typing import Annotated, Any, get_args
 from fastapi import APIRouter, Path
 from pydantic import BaseModel, create_model
 
-from nvtrader_pipelines.service.api.body import Body
+from nvtrader_pipelines.components.document import rows_of
+from nvtrader_pipelines.service.api.answers import Body, answer_with
 from nvtrader_pipelines.service.api.context import Context, Shared, router
 from nvtrader_pipelines.service.api.launches import LAUNCHES, Launched
-from nvtrader_pipelines.service.documents.document import rows_of
 from nvtrader_pipelines.service.operations.operation import Family, Operation, Parameter, operations_of
 
 Endpoint = Callable[..., Any]
@@ -65,12 +65,12 @@ def _endpoint(family: type[Family], name: str, one: Operation, route: str) -> En
         parameter.name: (Annotated[parameter.kind, Path(), *parameter.marks], ...) for parameter in in_path
     }
     if method == "GET":
-        inputs |= {parameter.name: _field(parameter) for parameter in others}
+        inputs |= {parameter.name: parameter.field for parameter in others}
     elif content:
         kind = LAUNCHES[one.route].__annotations__[content.name] if one.is_long else content.kind  # what Dagster takes
         inputs["body"] = Annotated[kind, *content.marks] if content.marks else kind, ...
     elif others:
-        fields: Any = {parameter.name: _field(parameter) for parameter in others}
+        fields: Any = {parameter.name: parameter.field for parameter in others}
         model: Any = create_model(f"{family.__name__}{name.title()}", __base__=Body, **fields)
         is_optional = not any(parameter.is_required for parameter in others)
         inputs["body"] = (model | None, None) if is_optional else (model, ...)
@@ -85,9 +85,7 @@ def _endpoint(family: type[Family], name: str, one: Operation, route: str) -> En
             document = one.call(family(shared.opened), arguments)
             return rows_of(one.row, document) if one.is_frame else document
 
-        sources = [getattr(shared, group) for group in one.reads]
-        running = shared.running_searches if "searches" in one.reads else ()
-        return shared.answer(one.route, read, *sources, of=(*values.values(), *running))
+        return shared.answers.get((one.route, *values.values()), read) if one.is_kept else answer_with(read())
 
     parameters = [inspect.Parameter("shared", inspect.Parameter.KEYWORD_ONLY, annotation=Shared)]
     parameters += [
@@ -107,10 +105,3 @@ def _is_content(parameter: Parameter) -> bool:
     """Whether a parameter is a model or a union of models."""
     kinds = get_args(parameter.kind) or (parameter.kind,)
     return all(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds)
-
-
-def _field(parameter: Parameter) -> tuple[Any, Any]:
-    """Annotation and default of a field of a body, or of a query."""
-    kind = parameter.kind if parameter.default is not None else parameter.kind | None
-    annotation = Annotated[kind, *parameter.marks] if parameter.marks else kind
-    return annotation, ... if parameter.is_required else parameter.default

@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Any
 
+from nvtrader_pipelines.components.document import Document, row_model, rows_of
+from nvtrader_pipelines.notifications.home_status import running_runs
 from nvtrader_pipelines.service.api.context import Shared, router
-from nvtrader_pipelines.service.documents.document import Document, row_model, rows_of
-from nvtrader_pipelines.service.documents.home_status import running_runs
 from nvtrader_pipelines.storage.tables import RATIO_CURVE
 from nvtrader_pipelines.storage.training_curve_file import CurvePoint
 
@@ -36,13 +36,13 @@ class TrainingStatus(Document):
 @routes.get("/status", response_model=TrainingStatus)
 def status(shared: Shared) -> Any:
     """Training in progress with its learning curve of at most 200 points."""
-    return shared.answer("nemorl/status", lambda: read_training(shared), shared.runs)
+    return shared.answers.get(("nemorl/status",), lambda: read_training(shared))
 
 
 @routes.get("/curve", response_model=tuple[CurvePoint, ...])
 def curve(shared: Shared) -> Any:
     """Points of the learning curve of the training in progress."""
-    return shared.answer("nemorl/curve", lambda: read_training(shared).curve, shared.runs)
+    return shared.answers.get(("nemorl/curve",), lambda: read_training(shared).curve)
 
 
 def read_training(shared: Shared) -> TrainingStatus:
@@ -68,4 +68,4 @@ def ratio_curve(shared: Shared) -> Any:
     def read() -> object:
         return rows_of(RatioPoint, shared.store.tables.read(RATIO_CURVE).sort("finished_at"))
 
-    return shared.answer("nemorl/ratio-curve", read, shared.runs)
+    return shared.answers.get(("nemorl/ratio-curve",), read)

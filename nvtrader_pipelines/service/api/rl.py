@@ -8,12 +8,12 @@ from fastapi import Depends, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from pydantic import Field
 
+from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.service.api.body import Body
+from nvtrader_pipelines.service.api.answers import Body
 from nvtrader_pipelines.service.api.context import Shared, router
 from nvtrader_pipelines.service.api.launches import Launched, launch_named, launch_replay, register, require_plan
 from nvtrader_pipelines.service.api.problems import UNPARSED
-from nvtrader_pipelines.service.documents.document import Document
 from nvtrader_pipelines.storage.documents import MAX_BYTES, parse_document, validate_document
 from nvtrader_pipelines.storage.specs import store_experiment
 

@@ -7,8 +7,8 @@ from types import FrameType
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from nvtrader_pipelines.service.api.access import Access, Guard
 from nvtrader_pipelines.service.api.app import create_app
-from nvtrader_pipelines.service.api.guard import Access, Guard
 from nvtrader_pipelines.storage.store import Store
 
 HEADER_SECONDS = 10.0  # for all headers of a request

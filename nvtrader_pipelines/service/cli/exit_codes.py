@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 from nvtrader_pipelines.execution.errors import TradingStopped
-from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
+from nvtrader_pipelines.orchestration import PipelineError
 from nvtrader_pipelines.storage.errors import StorageError
 
 OK, FAILED, USAGE, BAD_INPUT, INTERRUPTED = 0, 1, 2, 3, 130
@@ -78,11 +78,7 @@ def print_error(message: str, code: int, style: str = "red") -> None:
 
 @contextmanager
 def exit_on_error(*, verbose: bool) -> Iterator[None]:
-    """Exit with a one-line error and an exit code instead of a trace.
-
-    Exit codes: 1 for a failed pipeline, an account that differs or is halted, or an unexpected error, 3 for bad input
-    or a missing file, 130 for an interruption or a halted run.
-    """
+    """Exit with a one-line error and an exit code, as `options.EPILOG` lists them, instead of a trace."""
     try:
         yield
     except (typer.Exit, typer.TyperException):  # the command's own exit code, and wrong usage

@@ -23,7 +23,7 @@ def list_(experiments: Experiments, form: Format, *, everything: bool) -> None:
     """Write the list, and on stderr the problems of files and the number of versions left out."""
     import polars as pl
 
-    from nvtrader_pipelines.service.documents.experiment_list import ListedExperiment, list_experiments
+    from nvtrader_pipelines.runs.experiment_list import ListedExperiment, list_experiments
 
     rows, problems, n_hidden = list_experiments(experiments.store, everything=everything)
     write_rows(rows.select(*LEADING_COLUMNS, pl.exclude(LEADING_COLUMNS)), form, model=ListedExperiment)
@@ -46,7 +46,7 @@ def _run_experiments(
     operations: Experiments, form: Format, experiments: Sequence[Any], *, yes: bool, judge: bool
 ) -> None:
     from nvtrader_pipelines.runs.market_state import market_is_current
-    from nvtrader_pipelines.service.documents.run_facts import SummaryFigures, summary_rows
+    from nvtrader_pipelines.runs.run_document import SummaryFigures, summary_rows
 
     store = operations.store
     has_new_bars = not market_is_current(store)
@@ -69,8 +69,8 @@ def run(operations: Experiments, form: Format, *, smoke: bool, experiments: Sequ
     if not smoke:
         run_experiments(operations, form, experiments=experiments, **options)
         return
+    from nvtrader_pipelines.runs.experiment_document import SmokeDocument
     from nvtrader_pipelines.service.cli.pages.experiment_pages import print_smoke
-    from nvtrader_pipelines.service.documents.experiment_facts import SmokeDocument
 
     rows = operations.run(*experiments, smoke=True)
     if form is Format.TABLE:
@@ -83,7 +83,7 @@ def train(
     operations: Experiments, form: Format, *, symbols: Any, total_timesteps: Any, source: str, **options: bool
 ) -> None:
     """Run a manual experiment."""
-    from nvtrader_pipelines.runs.manual_run import store_manual_experiment
+    from nvtrader_pipelines.runs.registration import store_manual_experiment
 
     name = store_manual_experiment(operations.store, source, symbols or None, total_timesteps)
     run_experiments(operations, form, experiments=(name,), **options)
@@ -99,7 +99,7 @@ def confirm_long(trainings: "Sequence[TrainingEstimate]") -> None:
 
     if not sys.stdin.isatty():
         raise ValueError(describe_long_trainings(trainings))
-    if not typer.confirm(f"{'; '.join(each.sentence for each in trainings)}. Start?", err=True):
+    if not typer.confirm(f"{'; '.join(training.sentence for training in trainings)}. Start?", err=True):
         raise ValueError("no training was started; lower total_timesteps, or give --yes")
 
 

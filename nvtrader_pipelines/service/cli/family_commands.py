@@ -90,7 +90,7 @@ def command_of(
 
     def run(*, form: Format = Format.TABLE, as_json: bool = False, **values: Any) -> None:
         form = Format.JSON if as_json else form
-        home = OpenHome.find(is_quiet=form is not Format.TABLE, is_intact=not one.repairs)
+        home = OpenHome.find(is_quiet=form is not Format.TABLE)
         arguments = {parameter.name: _argument(parameter, values) for parameter in one.parameters}
         named = [parameter for parameter in one.parameters if not (parameter.is_option or _fields(parameter))]
         given = [arguments[parameter.name] for parameter in named]
@@ -148,18 +148,11 @@ def _options(parameter: Parameter) -> list[inspect.Parameter]:
     default = None if parameter.default == () else parameter.default
     is_shown = parameter.is_required or default is not None
     flags = [f"{flag}/--no-{flag[2:]}" if default is True else flag for flag in parameter.flags]
-    mark = (
-        typer.Option(*flags, **settings)
-        if parameter.is_option
-        else typer.Argument(metavar=_metavar(parameter), **settings)
-    )
+    if not parameter.is_option and get_origin(parameter.kind) is not tuple:  # of several values, Typer's own
+        settings["metavar"] = parameter.name.upper()
+    mark = typer.Option(*flags, **settings) if parameter.is_option else typer.Argument(**settings)
     annotation = Annotated[kind if is_shown else kind | None, mark]
     return [inspect.Parameter(parameter.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)]
-
-
-def _metavar(parameter: Parameter) -> str | None:
-    """Name of an argument in the help; of several values, Typer's own."""
-    return None if get_origin(parameter.kind) is tuple else parameter.name.upper()
 
 
 def _fields(parameter: Parameter) -> list[Parameter]:

@@ -43,7 +43,7 @@ def halt(reason: Reason = NO_REASON, *, as_json: bool) -> None:
     """Say at once that trading is stopped, then which orders were cancelled, also if the halt was not recorded."""
     from nvtrader_pipelines.service.cli.pages.home_pages import print_cancelled, print_switch
 
-    family = WholeHome(OpenHome.find(is_intact=False))
+    family = WholeHome(OpenHome.find())
     document, failure = family.stop_trading(
         reason, (lambda _: None) if as_json else partial(print_switch, family.store)
     )
@@ -54,7 +54,7 @@ def halt(reason: Reason = NO_REASON, *, as_json: bool) -> None:
     if failure is not None:
         notify(family.store)
         raise failure
-    family.publish(repairs=True)
+    family.publish()
     if document.still_open:
         raise typer.Exit(FAILED)
 
@@ -71,7 +71,7 @@ app = family_app(
 def init(folder: Annotated[Path, typer.Argument(help="New or empty folder.")], *, as_json: bool) -> None:
     """Create a home: a folder with the shipped experiments, for your data and for results."""
     from nvtrader_pipelines.service.documents.home_facts import CreatedHome
-    from nvtrader_pipelines.storage.new_home import create_home
+    from nvtrader_pipelines.storage.home import create_home
 
     home = create_home(folder)
     if as_json:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 import typer
 
-from nvtrader_pipelines.orchestration.pipeline_error import PipelineError
+from nvtrader_pipelines.orchestration import PipelineError
 from nvtrader_pipelines.service.cli.exit_codes import INTERRUPTED, OK
 from nvtrader_pipelines.service.due_notifications import notify
 from nvtrader_pipelines.storage.store import Store

@@ -17,7 +17,7 @@ from nvtrader_pipelines.service.consoles import wide_console
 if TYPE_CHECKING:
     import polars as pl
 
-    from nvtrader_pipelines.service.documents.document import Document
+    from nvtrader_pipelines.components.document import Document
 
 LARGE = 1e4  # numbers from here on are written without decimals
 MAX_ROWS = 500  # of a table; laying out more takes seconds
@@ -47,7 +47,7 @@ def format_cell(value: object) -> str:
         return f"{value:%Y-%m-%d %H:%M:%S}"
     if isinstance(value, float):
         return f"{value:.4g}" if abs(value) < LARGE else f"{value:,.0f}"
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return "; ".join(value)
     return str(value)
 
@@ -79,7 +79,7 @@ def write_rows(
     Columns of `sentences` follow a table instead of being part.
     """
     if form is Format.JSON and model is not None:
-        from nvtrader_pipelines.service.documents.document import rows_of
+        from nvtrader_pipelines.components.document import rows_of
 
         write_json([row.model_dump(mode="json") for row in rows_of(model, rows)])
     elif form is Format.JSON:
@@ -178,6 +178,6 @@ def print_facts(document: BaseModel) -> None:
     lines = {name.replace("_", " "): format_cell(value) for name, value in facts.items() if name not in tables}
     print_lines(lines)
     for name, rows in tables.items():
-        from nvtrader_pipelines.service.documents.document import frame_of
+        from nvtrader_pipelines.components.document import frame_of
 
         print_part(name.replace("_", " "), frame_of(rows), "")

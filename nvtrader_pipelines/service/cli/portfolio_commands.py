@@ -8,7 +8,7 @@ from nvtrader_pipelines.service.cli.family_commands import family_app
 from nvtrader_pipelines.service.operations.accounts import Accounts
 
 if TYPE_CHECKING:
-    from nvtrader_pipelines.service.documents.account_facts import AccountActivity
+    from nvtrader_pipelines.desk.account_activity import AccountActivity
 
 
 def _end(activity: "AccountActivity") -> int:

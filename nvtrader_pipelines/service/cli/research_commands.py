@@ -18,7 +18,7 @@ def journal(session_id: Annotated[str | None, typer.Argument(help=SESSION)] = No
     """Write a journal; in CSV, knobs and adjustments are text."""
     from nvtrader_pipelines.service.cli.pages.search_pages import journal_table, print_journal
 
-    searches = Searches(OpenHome.find(is_intact=False))
+    searches = Searches(OpenHome.find())
     rows = searches.journal(session_id)
     if form is Format.JSON:
         write_json([row.model_dump(mode="json") for row in rows])

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.service.cli.family_commands import family_app
 from nvtrader_pipelines.service.cli.output import print_line, write_json
 from nvtrader_pipelines.service.open_home import OpenHome

@@ -27,8 +27,8 @@ def show(
     form: Format,
 ) -> None:
     """Show the ranking of the last update or of a contest, or the scorings of an entrant."""
+    from nvtrader_pipelines.scoreboard.board import RankedEntrant, ScoredEntrant
     from nvtrader_pipelines.service.cli.pages.scoreboard_pages import print_history, print_ranking
-    from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant, ScoredEntrant
 
     scoreboard = Scoreboard(OpenHome.find(is_quiet=form is not Format.TABLE))
     if contest is None and history is not None:
@@ -46,7 +46,7 @@ def show(
 
 def exit_code(ranking: "pl.DataFrame") -> int:
     """Exit code of a ranking, with an error if no entrant was scored, or every one is refused."""
-    from nvtrader_pipelines.service.documents.scoreboard_facts import IS_RANKED
+    from nvtrader_pipelines.evaluation.short_samples import IS_RANKED
 
     if len(ranking.filter(IS_RANKED)):
         return OK

@@ -37,7 +37,7 @@ def serve(
     Where the machine has a screen, the page opens in its browser; else the printed link lets one in. Programs send its
     token: `Authorization: Bearer TOKEN`. $NVTRADER_TOKEN sets it; otherwise each start has a new one.
     """
-    from nvtrader_pipelines.service.api.guard import Access
+    from nvtrader_pipelines.service.api.access import Access
     from nvtrader_pipelines.service.api.server import serve as serve_home
 
     if not host.strip():

@@ -6,19 +6,15 @@ from typing import Any
 import polars as pl
 from rich.console import Console
 
-from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.components.text import short_id
+from nvtrader_pipelines.evaluation.formats import annual_cell, difference_cells, openings_cell, sharpe_cells
+from nvtrader_pipelines.evaluation.short_samples import short_note
 from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY
+from nvtrader_pipelines.runs.run_document import summary_rows, with_distinct_names, with_validation_mark
+from nvtrader_pipelines.runs.run_queries import sort_accounts
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
-from nvtrader_pipelines.service.account_cells import annual_cell, difference_cells, openings_cell, sharpe_cells
 from nvtrader_pipelines.service.cli.output import print_table
 from nvtrader_pipelines.service.cli.table_layout import CellTable
-from nvtrader_pipelines.service.documents.run_facts import (
-    sort_accounts,
-    summary_rows,
-    with_distinct_names,
-    with_validation_mark,
-)
-from nvtrader_pipelines.service.documents.short_samples import short_note
 from nvtrader_pipelines.storage.store import Store
 
 COLUMNS = (
@@ -34,7 +30,7 @@ MAX_EXPERIMENTS = 12  # of a period's table; all are on the scoreboard and in th
 NEXT = (
     'nvtrader sql "SELECT experiment, policy, fold, round(sharpe, 2) AS sharpe FROM evaluation.walk_forward_evaluation '
     "WHERE period = 'fold' ORDER BY experiment, policy, fold\"",
-    "nvtrader report    # everything on one page: warehouse/report.html",
+    "nvtrader report    # scoreboard and tear sheets on one page: warehouse/report.html",
     "nvtrader ui        # the graph, the plots and the runs on http://127.0.0.1:3000",
 )
 

@@ -122,12 +122,12 @@ def part_problems() -> list[str]:
     """Problems of the parts of installed packages that cannot be used, one sentence each."""
     known = {name: family for name, family in FAMILIES.items() if is_open(family)}
     strangers = [entry for entry in part_entry_points() if entry.name.rpartition(".")[0] not in known]
-    found = [
+    problems = [
         f"the part {entry.name} of package {package_of(entry)} must be named <family>.<kind> with one of the families "
         f"{', '.join(known)}; rename its entry point or uninstall {package_of(entry)}"
         for entry in strangers
     ]
-    return [*found, *(problem for family in known.values() for problem in parts_of_family(family).problems)]
+    return [*problems, *(problem for family in known.values() for problem in parts_of_family(family).problems)]
 
 
 def json_schema_of(name: str) -> dict[str, Any]:

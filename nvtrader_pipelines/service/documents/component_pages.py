@@ -6,8 +6,8 @@ from typing import Any
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.family import every_member
+from nvtrader_pipelines.runs.drafts import format_draft
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES, ComponentFacts, family_members
-from nvtrader_pipelines.service.documents.drafts import format_draft
 
 
 class DocumentedComponent(ComponentFacts):

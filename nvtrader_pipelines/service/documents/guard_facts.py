@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
+from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.evaluation.guard_comparison import GuardReadiness, GuardSlice
 from nvtrader_pipelines.evaluation.guard_telemetry import GuardTelemetry
 from nvtrader_pipelines.evaluation.intervals import Interval
 from nvtrader_pipelines.runs.guard_walk import GuardWalk
-from nvtrader_pipelines.service.documents.document import Document
 
 
 class GuardsDocument(Document):

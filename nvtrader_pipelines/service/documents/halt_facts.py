@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from nvtrader_pipelines.service.documents.document import Document
+from nvtrader_pipelines.components.document import Document
 
 
 class HaltDocument(Document):

@@ -3,8 +3,8 @@
 from datetime import datetime
 from pathlib import Path
 
-from nvtrader_pipelines.promotion.findings import PromotionFinding
-from nvtrader_pipelines.service.documents.document import Document
+from nvtrader_pipelines.components.document import Document
+from nvtrader_pipelines.evaluation.findings import PromotionFinding
 
 
 class CreatedHome(Document):
@@ -25,7 +25,7 @@ class ListedTable(Document):
 
 
 class ListedCheck(Document):
-    """Result of a check of the home, or of a repair."""
+    """Result of a check of the home."""
 
     check: str
     result: str

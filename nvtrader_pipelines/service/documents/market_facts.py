@@ -6,8 +6,8 @@ from typing import Any
 
 import polars as pl
 
+from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.runs.market_summary import MarketSummary
-from nvtrader_pipelines.service.documents.document import Document
 
 
 class LandedFile(Document):

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from nvtrader_pipelines.components.columns import Column, TableSchema
+from nvtrader_pipelines.components.document import Document, row_model, rows_of
+from nvtrader_pipelines.evaluation.short_samples import mask_short
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.policy_cards import Library, LibraryCard
-from nvtrader_pipelines.service.documents.document import Document, row_model, rows_of
-from nvtrader_pipelines.service.documents.short_samples import mask_short
 from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS
 
 if TYPE_CHECKING:  # slow to import

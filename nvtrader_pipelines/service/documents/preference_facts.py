@@ -3,8 +3,8 @@
 from datetime import date
 from pathlib import Path
 
-from nvtrader_pipelines.desk.preference_check import TuningCheck
-from nvtrader_pipelines.service.documents.document import Document
+from nvtrader_pipelines.components.document import Document
+from nvtrader_pipelines.feedback.check import TuningCheck
 
 
 class ExportedPairs(Document):

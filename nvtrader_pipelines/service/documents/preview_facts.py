@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.runs.preview import Preview
-from nvtrader_pipelines.service.documents.document import Document
 
 MAX_VALUES = 200  # of a part of the first observation
 Value = Annotated[float, Field(allow_inf_nan=False)] | None

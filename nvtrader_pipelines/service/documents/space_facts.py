@@ -5,12 +5,12 @@ from typing import Any
 
 from pydantic import RootModel
 
-from nvtrader_pipelines.research.config_delta import BoundsClip, Snapped
+from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.research.knobs import SearchMode
+from nvtrader_pipelines.research.proposal_bounds import BoundsClip, Snapped
 from nvtrader_pipelines.research.space import SearchSpace, base_experiment, search_space
 from nvtrader_pipelines.research.space_file import read_space
-from nvtrader_pipelines.service.documents.document import Document
-from nvtrader_pipelines.service.documents.experiment_facts import read_named_experiment
+from nvtrader_pipelines.runs.experiment_document import read_named_experiment
 from nvtrader_pipelines.storage.home import Home
 
 
@@ -42,12 +42,12 @@ class SpaceDocument(Document):
         return [
             f"base: {self.base}",
             *(
-                f"{each.knob} of the base is clipped from {each.proposed:g} to {each.used:g}"
-                for each in self.base_clips
+                f"{base_clip.knob} of the base is clipped from {base_clip.proposed:g} to {base_clip.used:g}"
+                for base_clip in self.base_clips
             ),
             *(
-                f"{each.knob} of the base is lowered from {each.proposed:g} to {each.used:g}"
-                for each in self.base_snaps
+                f"{base_snap.knob} of the base is lowered from {base_snap.proposed:g} to {base_snap.used:g}"
+                for base_snap in self.base_snaps
             ),
             *self.notices,
         ]

@@ -9,8 +9,9 @@ from nvtrader_pipelines.service.operations.arguments import Account, AuditReason
 from nvtrader_pipelines.service.operations.operation import Family, Flags, operation
 
 if TYPE_CHECKING:
+    from nvtrader_pipelines.desk.account_activity import AccountActivity
+    from nvtrader_pipelines.desk.account_snapshot import AccountSnapshot
     from nvtrader_pipelines.execution.audit import AuditEvent
-    from nvtrader_pipelines.service.documents.account_facts import AccountActivity, AccountSnapshot
 
 
 class Accounts(Family):
@@ -22,7 +23,7 @@ class Accounts(Family):
     @operation(
         "nvtrader portfolio show --account paper",
         route="GET /api/portfolio",
-        reads=("desk", "runs", "experiments", "policies"),
+        is_kept=True,
     )
     def show(self, *, account: Account = "paper") -> "AccountSnapshot":
         """Show an account: positions, cash, equity, last plan, waiting plans and the kill switch.
@@ -30,7 +31,7 @@ class Accounts(Family):
         Raises:
             NotFoundError: if there is no such account.
         """
-        from nvtrader_pipelines.service.documents.account_facts import account_snapshot
+        from nvtrader_pipelines.desk.account_snapshot import account_snapshot
 
         return account_snapshot(self.store, account)
 
@@ -46,7 +47,7 @@ class Accounts(Family):
             NotFoundError: if there is no such account.
             ExecutionError: if its holdings do not differ.
         """
-        from nvtrader_pipelines.desk.desk import act_on_account
+        from nvtrader_pipelines.feedback.decisions import act_on_account
 
         return act_on_account(self.store, account, self.opened.by, lambda desk: desk.accept(self.opened.by, reason))
 
@@ -66,7 +67,7 @@ class Accounts(Family):
             StorageError: if it was opened at a broker.
             ExecutionError: if it is at a broker, or not open.
         """
-        from nvtrader_pipelines.desk.desk import act_on_account
+        from nvtrader_pipelines.feedback.decisions import act_on_account
 
         return act_on_account(self.store, account, self.opened.by, lambda desk: desk.reset(self.opened.by, reason))
 
@@ -108,9 +109,10 @@ class Accounts(Family):
             ValueError: if it is at a broker, or not open and without a first day.
             StorageError: if no policy is active.
         """
+        from nvtrader_pipelines.desk.account_activity import trade_document
+        from nvtrader_pipelines.desk.account_facts import require_history
         from nvtrader_pipelines.desk.desk import Desk
         from nvtrader_pipelines.execution.errors import TradingStopped
-        from nvtrader_pipelines.service.documents.trade_facts import require_history, trade_document
 
         days, stopped = (first, last), {}
         require_history(self.store, account, days)

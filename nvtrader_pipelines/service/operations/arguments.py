@@ -5,8 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from nvtrader_pipelines.components.marks import Flags
-from nvtrader_pipelines.components.text import Reason, Text
+from nvtrader_pipelines.components.text import Flags, Reason, Text
 
 Account = Annotated[str, Field(max_length=63, description="Account of data/accounts; `paper` needs no file.")]
 PolicyName = Annotated[

@@ -13,18 +13,17 @@ if TYPE_CHECKING:
 
     from nvtrader_pipelines.experiments.spec import ExperimentSpec
     from nvtrader_pipelines.orchestration.materialize import Confirm
-    from nvtrader_pipelines.runs.training_time import TrainingEstimate
-    from nvtrader_pipelines.service.documents.experiment_facts import (
+    from nvtrader_pipelines.runs.experiment_document import (
         ArchivedExperiments,
         ExperimentDocument,
         FieldDifference,
         NewExperiment,
         ValidatedExperiment,
     )
-    from nvtrader_pipelines.service.documents.experiment_list import ListedExperiment
-    from nvtrader_pipelines.service.documents.run_facts import SummaryFigures
+    from nvtrader_pipelines.runs.experiment_list import ListedExperiment
+    from nvtrader_pipelines.runs.run_document import SummaryFigures
+    from nvtrader_pipelines.runs.training_time import TrainingEstimate
 
-READS = ("runs", "desk", "experiments")
 Name = Annotated[str, Field(description="Names of experiments; an ablation includes its variants."), AT_LEAST_ONE]
 Content: TypeAlias = "str | Mapping[str, Any] | ExperimentSpec"  # name, or what a YAML file would hold
 
@@ -35,9 +34,7 @@ class Experiments(Family):
     command = "experiments"
     examples = ("nvtrader experiments list", "nvtrader experiments run my-first")
 
-    @operation(
-        "nvtrader experiments new my-first", "nvtrader experiments new my-second --like ppo-growth", repairs=True
-    )
+    @operation("nvtrader experiments new my-first", "nvtrader experiments new my-second --like ppo-growth")
     def new(
         self,
         name: Annotated[str, Field(description="Lower-case letters, digits and dashes.")],
@@ -49,13 +46,13 @@ class Experiments(Family):
         Raises:
             StorageError: if the name is invalid or taken, or there is no experiment `like`.
         """
-        from nvtrader_pipelines.service.documents.experiment_facts import NewExperiment
+        from nvtrader_pipelines.runs.experiment_document import NewExperiment
         from nvtrader_pipelines.storage.specs import write_experiment
 
         return NewExperiment(name=name, path=write_experiment(self.store.home, name, like))
 
     @operation(
-        "nvtrader experiments list", "nvtrader experiments list --all", route="GET /api/experiments", reads=READS
+        "nvtrader experiments list", "nvtrader experiments list --all", route="GET /api/experiments", is_kept=True
     )
     def list(
         self,
@@ -65,7 +62,7 @@ class Experiments(Family):
         ] = False,
     ) -> "Annotated[pl.DataFrame, ListedExperiment]":
         """List the experiments of data/experiments and every version that ran, with their runs."""
-        from nvtrader_pipelines.service.documents.experiment_list import list_experiments
+        from nvtrader_pipelines.runs.experiment_list import list_experiments
 
         return list_experiments(self.store, everything=everything)[0]
 
@@ -82,7 +79,7 @@ class Experiments(Family):
         Raises:
             StorageError: if there is no such experiment or version, or a file holds no valid experiment.
         """
-        from nvtrader_pipelines.service.documents.experiment_facts import compare_experiments
+        from nvtrader_pipelines.runs.experiment_document import compare_experiments
 
         return compare_experiments(self.store, left, right)
 
@@ -119,16 +116,14 @@ class Experiments(Family):
         Raises:
             NotFoundError: if there is no such experiment, or none at all.
         """
-        from nvtrader_pipelines.service.documents.experiment_facts import validate_experiments
+        from nvtrader_pipelines.runs.experiment_document import validate_experiments
 
         return validate_experiments(self.store, experiments)
 
-    @operation("nvtrader experiments show my-first", route="GET /api/experiments/{experiment}", reads=READS)
+    @operation("nvtrader experiments show my-first", route="GET /api/experiments/{experiment}", is_kept=True)
     def show(
         self,
-        experiment: Annotated[
-            str, Field(pattern=r"^[a-z0-9-]{1,63}$", description="Name of an experiment in data/experiments.")
-        ],
+        experiment: Annotated[str, Field(max_length=63, description="Name of an experiment in data/experiments.")],
     ) -> "ExperimentDocument":
         """Show an experiment: state, versions, last run, plan, training time and resolved spec.
 
@@ -136,7 +131,7 @@ class Experiments(Family):
             NotFoundError: if there is no such experiment.
             StorageError: if it is not valid.
         """
-        from nvtrader_pipelines.service.documents.experiment_facts import experiment_document
+        from nvtrader_pipelines.runs.experiment_document import experiment_document
 
         return experiment_document(self.store, experiment)
 
@@ -184,7 +179,7 @@ class Experiments(Family):
         Raises:
             StorageError, ValueError, PipelineError: as `run`, or if the market has no such symbols, or is too short.
         """
-        from nvtrader_pipelines.runs.manual_run import store_manual_experiment
+        from nvtrader_pipelines.runs.registration import store_manual_experiment
 
         name = store_manual_experiment(self.store, source, symbols or None, total_timesteps)
         return self.materialize(name, yes=yes, judge=judge)
@@ -201,7 +196,7 @@ class Experiments(Family):
         Raises:
             StorageError, ValueError, PipelineError: as `run`.
         """
-        from nvtrader_pipelines.service.documents.run_facts import summary_rows
+        from nvtrader_pipelines.runs.run_document import summary_rows
         from nvtrader_pipelines.storage.specs import store_experiment
 
         names = [one if isinstance(one, str) else store_experiment(self.store.home, one).name for one in experiments]
@@ -240,11 +235,11 @@ class Experiments(Family):
         from nvtrader_pipelines.orchestration.materialize import smoke_pipeline
 
         tried = smoke_pipeline(self.store, names, quiet=self.opened.is_quiet)
-        return pl.DataFrame([{**asdict(each), "is_result": False} for each in tried])
+        return pl.DataFrame([{**asdict(run), "is_result": False} for run in tried])
 
     def _set_archived(self, experiments: Sequence[str], *, archived: bool) -> "ArchivedExperiments":
-        from nvtrader_pipelines.runs.archiving import names_with_variants
-        from nvtrader_pipelines.service.documents.experiment_facts import ArchivedExperiments
+        from nvtrader_pipelines.runs.experiment_document import ArchivedExperiments
+        from nvtrader_pipelines.runs.experiment_list import names_with_variants
 
         names = tuple(dict.fromkeys(one for name in experiments for one in names_with_variants(self.store, name)))
         (self.store.ledger.archive if archived else self.store.ledger.unarchive)(names)

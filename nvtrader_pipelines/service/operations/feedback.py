@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from nvtrader_pipelines.experiments.sealed_run import SealedRun
+    from nvtrader_pipelines.runs.run_document import SummaryFigures
     from nvtrader_pipelines.service.documents.preference_facts import ExportedPairs, ExtractedPairs, TuningFacts
-    from nvtrader_pipelines.service.documents.run_facts import SummaryFigures
 
 Experiment = Annotated[str, Field(description="Experiment (its latest run) or beginning of a run's id.")]
 
@@ -40,10 +40,10 @@ class Feedback(Family):
         Raises:
             NotFoundError: if there is no such run.
         """
-        from nvtrader_pipelines.desk.decision_outcomes import write_outcomes
-        from nvtrader_pipelines.desk.decision_rows import extract_decisions
-        from nvtrader_pipelines.desk.preference_pairs import require_pairs, write_preference_pairs
-        from nvtrader_pipelines.preferences.pair_order import readiness
+        from nvtrader_pipelines.feedback.decisions import extract_decisions
+        from nvtrader_pipelines.feedback.outcomes import write_outcomes
+        from nvtrader_pipelines.feedback.pairs import require_pairs, write_preference_pairs
+        from nvtrader_pipelines.preferences.holdout_auc import readiness
         from nvtrader_pipelines.runs.lifecycle import now
         from nvtrader_pipelines.service.documents.preference_facts import ExtractedPairs
 
@@ -84,12 +84,12 @@ class Feedback(Family):
         Raises:
             StorageError: if there is no such run, or it was never tuned.
         """
-        from nvtrader_pipelines.desk.preference_check import check_tuning
-        from nvtrader_pipelines.desk.preference_training import tuned_run
+        from nvtrader_pipelines.feedback.check import check_tuning
+        from nvtrader_pipelines.feedback.tuning import tuned_run
         from nvtrader_pipelines.figures.tuning_figure import tuning_figure
         from nvtrader_pipelines.runs.lifecycle import now
         from nvtrader_pipelines.service.documents.preference_facts import check_document
-        from nvtrader_pipelines.storage.picture_files import write_picture
+        from nvtrader_pipelines.storage.files import write_picture
 
         check = check_tuning(self.store, tuned_run(self.store, self._sealed(experiment)), now())
         path = self.store.home.pictures / "dpo_policy" / f"{check.experiment}.png"
@@ -123,7 +123,7 @@ class Feedback(Family):
             StorageError: if there is no such run, or it has no pairs.
             ValueError: if the file cannot be written.
         """
-        from nvtrader_pipelines.desk.preference_pairs import require_pairs
+        from nvtrader_pipelines.feedback.pairs import require_pairs
         from nvtrader_pipelines.preferences.preference_export import trl_rows
         from nvtrader_pipelines.service.documents.preference_facts import ExportedPairs
         from nvtrader_pipelines.storage.pair_files import write_export
@@ -147,7 +147,7 @@ class Feedback(Family):
         Raises:
             StorageError: if there is no such run, its agent cannot be tuned, or it has no pairs to train on.
         """
-        from nvtrader_pipelines.desk.preference_training import tuning_experiment
+        from nvtrader_pipelines.feedback.tuning import tuning_experiment
         from nvtrader_pipelines.storage.specs import store_experiment
 
         return store_experiment(self.store.home, tuning_experiment(self.store, self._sealed(experiment))).name

@@ -43,8 +43,8 @@ class Guards(Family):
             ValueError: if its timing has no guards, or fewer than two slices fit.
         """
         from nvtrader_pipelines.evaluation.step_generators import drain
+        from nvtrader_pipelines.runs.experiment_document import read_named_experiment
         from nvtrader_pipelines.runs.guard_walk import draw_guard_slices, walk_guards
-        from nvtrader_pipelines.service.documents.experiment_facts import read_named_experiment
         from nvtrader_pipelines.service.documents.guard_facts import guards_document
 
         picture = picture_path(output, Path(output)) if output else None

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from nvtrader_pipelines.notifications.home_status import HomeStatus
     from nvtrader_pipelines.service.documents.catalogue import ComponentFacts
     from nvtrader_pipelines.service.documents.halt_facts import HaltDocument
     from nvtrader_pipelines.service.documents.home_facts import (
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
         ListedTable,
         RestoredHome,
     )
-    from nvtrader_pipelines.service.documents.home_status import HomeStatus
     from nvtrader_pipelines.service.documents.market_facts import MarketDocument
     from nvtrader_pipelines.storage.errors import StorageError
 
@@ -114,11 +114,11 @@ class WholeHome(Family):
         It reads the home and writes only a pointer file that differs from the audit. Failed checks and stale data take
         seconds to read: `nvtrader notify` and the UI report them.
         """
-        from nvtrader_pipelines.service.documents.home_status import read_home_status
+        from nvtrader_pipelines.notifications.home_status import read_home_status
 
         return read_home_status(self.store, datetime.now(UTC))
 
-    @operation("nvtrader tables", "nvtrader tables --format csv", route="GET /api/tables", reads=("runs",))
+    @operation("nvtrader tables", "nvtrader tables --format csv", route="GET /api/tables", is_kept=True)
     def tables(self) -> "Annotated[pl.DataFrame, ListedTable]":
         """List every table with its rows, size and snapshot."""
         return self.store.tables.describe_all()
@@ -155,31 +155,24 @@ class WholeHome(Family):
             Flags(("--output", "-o")),
         ] = None,
     ) -> "HomeReport":
-        """Write all results into one self-contained HTML file.
+        """Write verdict, scoreboard and tear sheets into one self-contained HTML file.
 
         Raises:
             OSError: if it cannot be written.
         """
         path = require_file_path(output) if output else self.store.home.report
-        from nvtrader_pipelines.service.report.report import write_report
+        from nvtrader_pipelines.service.report import write_report
 
         return write_report(self.store, path)
 
-    @operation("nvtrader doctor", "nvtrader doctor --repair", "nvtrader doctor --json", repairs=True)
-    def doctor(
-        self,
-        *,
-        repair: Annotated[
-            bool, Field(description="First rebuild damaged files that can be rebuilt from others.")
-        ] = False,
-    ) -> "Annotated[pl.DataFrame, ListedCheck]":
+    @operation("nvtrader doctor", "nvtrader doctor --json")
+    def doctor(self) -> "Annotated[pl.DataFrame, ListedCheck]":
         """Check versions, paths, free disk, damaged files, and whether each account may trade."""
         import polars as pl
 
-        from nvtrader_pipelines.service.doctor import repair_home, run_checks
+        from nvtrader_pipelines.service.doctor import run_checks
 
-        repaired = repair_home(self.store.home) if repair else []
-        return pl.DataFrame([*repaired, *run_checks(self.store)])
+        return pl.DataFrame(run_checks(self.store))
 
     @operation("nvtrader notify", "nvtrader notify --test")
     def notify(
@@ -208,7 +201,7 @@ class WholeHome(Family):
             rows = [(name, "test message", problem) for name, problem in results.items()]
         else:
             sending = send_now(self.store, with_runs=True)
-            rows = [(name, each.subject, "") for name, sent in sending.sent.items() for each in sent]
+            rows = [(name, notification.subject, "") for name, sent in sending.sent.items() for notification in sent]
             rows += [(name, "due", problem) for name, problem in sending.problems.items()]
         return pl.DataFrame(rows, schema=dict.fromkeys(ChannelMessage.model_fields, pl.String), orient="row")
 
@@ -244,7 +237,6 @@ class WholeHome(Family):
         'nvtrader halt --reason "the prices look wrong"',
         route="POST /api/halt",
         writes=True,
-        repairs=True,
     )
     def halt(self, *, reason: AuditReason = NO_REASON) -> "HaltDocument":
         """Stop trading and runs: place no order, cancel open orders at brokers, interrupt runs.
@@ -283,7 +275,6 @@ class WholeHome(Family):
         'nvtrader resume --reason "the prices are right again"',
         route="POST /api/resume",
         writes=True,
-        repairs=True,
     )
     def resume(self, *, reason: AuditReason = NO_REASON) -> "HaltDocument":
         """Release the kill switch: trading resumes at the next step, a run when it is started again.

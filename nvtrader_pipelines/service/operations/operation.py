@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, ForwardRef, TypeVar, cast, get_args, get_type_hints
 
+from pydantic import BaseModel, Field, create_model
 from pydantic.fields import FieldInfo
 
-from nvtrader_pipelines.components.marks import Flags
+from nvtrader_pipelines.components.text import Flags
 from nvtrader_pipelines.service.due_notifications import notify
 from nvtrader_pipelines.service.open_home import OpenHome
 from nvtrader_pipelines.storage.errors import StorageError
@@ -43,6 +44,7 @@ class Parameter:
         """Parameter of a signature."""
         marks = getattr(own.annotation, "__metadata__", ())
         kind = own.annotation.__origin__ if marks else own.annotation
+        kind = Any if isinstance(kind, ForwardRef) else kind  # of type checkers only
         alternatives = [one for one in get_args(kind) if one is not type(None)]
         kind = Path if Path in alternatives else alternatives[0] if type(None) in get_args(kind) else kind
         if own.kind is own.VAR_POSITIONAL:
@@ -69,6 +71,16 @@ class Parameter:
         )
 
     @property
+    def field(self) -> tuple[Any, Any]:
+        """Annotation and default as a field of a model."""
+        kind = self.kind if self.default is not None else self.kind | None
+        if self.is_several:
+            kind = tuple[Annotated[get_args(kind)[0], *self.marks], ...]
+            return Annotated[kind, Field(min_length=int(self.is_required))], ... if self.is_required else ()
+        annotation = Annotated[kind, *self.marks] if self.marks else kind
+        return annotation, ... if self.is_required else self.default
+
+    @property
     def flags(self) -> tuple[str, ...]:
         """Flags of its option."""
         marked = [mark.names for mark in self.marks if isinstance(mark, Flags)]
@@ -91,10 +103,9 @@ class Operation:
     examples: tuple[str, ...]  # command lines
     command: str = ""  # words of the command where they are not those of the family and the method
     route: str = ""  # method and path with the parameters that it names; empty: none
-    reads: tuple[str, ...] = ()  # groups of files whose change makes a kept answer stale
+    is_kept: bool = False  # a route's answer, until a source of it changes
     writes: bool = False  # a route needs the token; then views are published, and due notifications sent
     is_long: bool = False  # minutes: a route launches it in Dagster, a command runs it in its own process
-    repairs: bool = False  # works on a home with damaged files, too
 
     @cached_property
     def text(self) -> str:
@@ -127,8 +138,33 @@ class Operation:
     @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """Parameters, without the family."""
-        _, *own = inspect.signature(self.function).parameters.values()
+        _, *own = self.signature.parameters.values()
         return tuple(map(Parameter.of, own))
+
+    @cached_property
+    def signature(self) -> inspect.Signature:
+        """Signature of the method."""
+        return inspect.signature(self.function)
+
+    @cached_property
+    def model(self) -> type[BaseModel]:
+        """Model of its arguments."""
+        fields: Any = {parameter.name: parameter.field for parameter in self.parameters}
+        return create_model(self.function.__name__, **fields)
+
+    def validated(self, family: "Family", *args: Any, **options: Any) -> inspect.BoundArguments:
+        """Bind arguments, each of its type and within its bounds.
+
+        Raises:
+            StorageError: if one is not.
+        """
+        from nvtrader_pipelines.storage.documents import validate_document  # imports YAML
+
+        bound = self.signature.bind(family, *args, **options)
+        given = dict(list(bound.arguments.items())[1:])
+        arguments = validate_document(given, self.model, f"the arguments of {self.function.__name__} are not valid")
+        bound.arguments.update({name: getattr(arguments, name) for name in given})
+        return bound
 
     def call(self, family: "Family", arguments: Mapping[str, Any]) -> Any:
         """Call it with arguments by name."""
@@ -161,12 +197,10 @@ class Family:
         self.opened, self.store = home, home.store
         self.notes: Sequence[str] = ()  # what a command says beside its last answer
 
-    def publish(self, *, notifies: bool = True, repairs: bool = False) -> None:
+    def publish(self, *, notifies: bool = True) -> None:
         """Publish the views if there are any, and send due notifications.
 
-        Args:
-            notifies: whether to send them.
-            repairs: whether views that cannot be published, as of a damaged home, are only warned of.
+        The work is done, so views that cannot be published are a warning.
         """
         if self.store.home.duckdb_file.exists():
             from nvtrader_pipelines.service.consoles import warn
@@ -175,8 +209,6 @@ class Family:
             try:
                 publish(self.store)
             except (StorageError, OSError) as error:
-                if not repairs:
-                    raise
                 warn(f"the views are not published: {error}")
         if notifies:
             notify(self.store)
@@ -200,9 +232,10 @@ def operation(*examples: str, **values: Any) -> Callable[[Function], Function]:
 
         @wraps(function)
         def run(family: Family, *args: Any, **options: Any) -> Any:
-            result = function(family, *args, **options)
+            checked = own.validated(family, *args, **options)
+            result = function(*checked.args, **checked.kwargs)
             if own.writes:
-                family.publish(notifies=not own.is_long, repairs=own.repairs)  # a long command notifies at its end
+                family.publish(notifies=not own.is_long)  # a long command notifies at its end
             return result
 
         run.operation = own  # pyright: ignore[reportAttributeAccessIssue] - read by `operations_of`

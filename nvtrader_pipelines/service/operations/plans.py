@@ -10,9 +10,9 @@ from nvtrader_pipelines.service.operations.operation import Family, operation
 if TYPE_CHECKING:
     import polars as pl
 
+    from nvtrader_pipelines.desk.plan_queries import ListedPlan
+    from nvtrader_pipelines.desk.plan_review import PlanReview
     from nvtrader_pipelines.execution.audit import AuditEvent
-    from nvtrader_pipelines.service.documents.plan_facts import ListedPlan
-    from nvtrader_pipelines.service.documents.plan_review import PlanReview
 
 PlanId = Annotated[str, Field(max_length=64, pattern=r"^[0-9A-Za-z-]+$", description="Id of a plan, or its beginning.")]
 
@@ -24,7 +24,7 @@ class Plans(Family):
     examples = ("nvtrader plans", "nvtrader plans --waiting --account paper", "nvtrader plans show 3f2a")
 
     @operation(
-        "nvtrader plans list", "nvtrader plans list --account paper --json", route="GET /api/plans", reads=("desk",)
+        "nvtrader plans list", "nvtrader plans list --account paper --json", route="GET /api/plans", is_kept=True
     )
     def list(
         self,
@@ -40,14 +40,14 @@ class Plans(Family):
             NotFoundError: if there is no such account.
         """
         from nvtrader_pipelines.desk.account_access import read_account
-        from nvtrader_pipelines.service.documents.plan_facts import list_plans
+        from nvtrader_pipelines.desk.plan_queries import list_plans
 
         if account is not None:
             read_account(self.store.home, account)
         plans = list_plans(self.store.audit.events(account))
         return plans.filter(status="waiting") if waiting else plans
 
-    @operation("nvtrader plans show 3f2a", route="GET /api/plans/{plan}", reads=("desk", "runs"))
+    @operation("nvtrader plans show 3f2a", route="GET /api/plans/{plan}", is_kept=True)
     def show(self, plan: PlanId) -> "PlanReview":
         """Show a plan: findings, orders in money, the record of its policy, and the weights after each stage.
 
@@ -56,8 +56,8 @@ class Plans(Family):
         Raises:
             NotFoundError: if no plan or several plans match.
         """
-        from nvtrader_pipelines.service.documents.plan_facts import find_plan
-        from nvtrader_pipelines.service.documents.plan_review import read_plan_review
+        from nvtrader_pipelines.desk.plan_queries import find_plan
+        from nvtrader_pipelines.desk.plan_review import read_plan_review
 
         return read_plan_review(self.store, find_plan(self.store, plan))
 
@@ -78,8 +78,8 @@ class Plans(Family):
             NotFoundError: if no plan or several plans match.
             ExecutionError: if the plan cannot be decided on in this way; then nothing is recorded.
         """
-        from nvtrader_pipelines.desk.desk import act_on_account
-        from nvtrader_pipelines.service.documents.plan_facts import find_plan
+        from nvtrader_pipelines.desk.plan_queries import find_plan
+        from nvtrader_pipelines.feedback.decisions import act_on_account
 
         chosen, by = find_plan(self.store, plan).plan, self.opened.by
         return act_on_account(self.store, chosen.account, by, lambda desk: desk.decide(chosen.plan_id, decision, by))

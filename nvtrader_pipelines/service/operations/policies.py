@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from nvtrader_pipelines.components.marks import Flags
+from nvtrader_pipelines.components.text import Flags
 from nvtrader_pipelines.service.operations.arguments import AuditNote, Picture, PolicyName
 from nvtrader_pipelines.service.operations.operation import Family, operation
 from nvtrader_pipelines.service.output_paths import picture_path
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
         TearSheetDocument,
     )
 
-READS = ("runs", "desk", "experiments", "policies")
-
 
 class Policies(Family):
     """Trained policies: their cards, the active one, and the promotion gate."""
@@ -28,7 +26,7 @@ class Policies(Family):
     command, alone = "policies", "list"
     examples = ("nvtrader policies", "nvtrader policies --all --json", "nvtrader policies show ppo-residual")
 
-    @operation("nvtrader policies list", "nvtrader policies list --all", route="GET /api/policies", reads=READS)
+    @operation("nvtrader policies list", "nvtrader policies list --all", route="GET /api/policies", is_kept=True)
     def list(
         self,
         *,
@@ -50,7 +48,7 @@ class Policies(Family):
         "nvtrader policies show ppo-residual",
         "nvtrader policies show ppo-residual/seed-0",
         route="GET /api/policies/{policy:path}",
-        reads=READS,
+        is_kept=True,
     )
     def show(self, policy: PolicyName) -> "PolicyDocument":
         """Show the card of a policy: scores, files, origin, and decisions of the promotion gate.

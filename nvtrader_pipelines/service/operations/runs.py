@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     import polars as pl
 
     from nvtrader_pipelines.experiments.progress import Progress
+    from nvtrader_pipelines.runs.run_comparison import ComparisonDocument
     from nvtrader_pipelines.runs.run_deletion import Deletion
-    from nvtrader_pipelines.service.documents.run_comparison import ComparisonDocument
-    from nvtrader_pipelines.service.documents.run_facts import (
+    from nvtrader_pipelines.runs.run_document import (
         DeletedRun,
         ListedRun,
         RunDocument,
@@ -34,7 +34,7 @@ class Runs(Family):
     command, alone = "runs", "list"
     examples = ("nvtrader runs", "nvtrader runs --format csv", "nvtrader runs show ppo-residual")
 
-    @operation("nvtrader runs list", "nvtrader runs list --json", route="GET /api/runs", reads=("runs",))
+    @operation("nvtrader runs list", "nvtrader runs list --json", route="GET /api/runs", is_kept=True)
     def list(
         self,
         *,
@@ -43,7 +43,7 @@ class Runs(Family):
         ] = False,
     ) -> "Annotated[pl.DataFrame, ListedRun]":
         """List runs, newest first, with their net Sharpe ratios."""
-        from nvtrader_pipelines.service.documents.run_facts import list_runs
+        from nvtrader_pipelines.runs.run_queries import list_runs
 
         return list_runs(self._current_store(), everything=everything)
 
@@ -51,7 +51,7 @@ class Runs(Family):
         "nvtrader runs show ppo-residual",
         "nvtrader runs show 3f2a --json",
         route="GET /api/runs/{run}",
-        reads=("runs",),
+        is_kept=True,
     )
     def show(self, run: RunName) -> "RunDocument":
         """Show a run: verdict, version, market and figures; JSON has everything.
@@ -59,7 +59,8 @@ class Runs(Family):
         Raises:
             NotFoundError: if no run or several runs match.
         """
-        from nvtrader_pipelines.service.documents.run_facts import find_run_by_name, run_document
+        from nvtrader_pipelines.runs.run_document import run_document
+        from nvtrader_pipelines.runs.run_queries import find_run_by_name
 
         store = self._current_store()
         return run_document(store, find_run_by_name(store.ledger, run))
@@ -80,7 +81,7 @@ class Runs(Family):
             NotFoundError: if a name matches no run or several.
             ValueError: if there are fewer than two runs, one is named twice, or the picture cannot be written.
         """
-        from nvtrader_pipelines.service.documents.run_comparison import compare_named_runs
+        from nvtrader_pipelines.runs.run_comparison import compare_named_runs
 
         store = self._current_store()
         return compare_named_runs(store, run, picture_path(output, store.home.comparison_picture))
@@ -103,9 +104,10 @@ class Runs(Family):
             StorageError: if the run has no tests, as a deleted one.
             ValueError: if no window fits.
         """
+        from nvtrader_pipelines.components.document import rows_of
+        from nvtrader_pipelines.runs.run_document import WindowResults, WindowsDocument
         from nvtrader_pipelines.runs.run_pictures import draw_session_windows, session_windows_path
-        from nvtrader_pipelines.service.documents.document import rows_of
-        from nvtrader_pipelines.service.documents.run_facts import WindowResults, WindowsDocument, find_run_by_name
+        from nvtrader_pipelines.runs.run_queries import find_run_by_name
 
         store = self._current_store()
         drawn = find_run_by_name(store.ledger, run)
@@ -145,8 +147,8 @@ class Runs(Family):
         """
         from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
         from nvtrader_pipelines.runs.lifecycle import Launch
+        from nvtrader_pipelines.runs.run_queries import require_trained_run
         from nvtrader_pipelines.runs.train_walk_judge import replay_run, replay_window
-        from nvtrader_pipelines.service.documents.run_facts import require_trained_run
 
         store = self._current_store()
         run_id = require_trained_run(store, run).run_id
@@ -167,8 +169,8 @@ class Runs(Family):
         """
         from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
         from nvtrader_pipelines.runs.lifecycle import Launch
+        from nvtrader_pipelines.runs.run_queries import require_trained_run
         from nvtrader_pipelines.runs.train_walk_judge import forward_run
-        from nvtrader_pipelines.service.documents.run_facts import require_trained_run
 
         store = self._current_store()
         run_id = require_trained_run(store, run).run_id
@@ -184,7 +186,7 @@ class Runs(Family):
         """
         from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
         from nvtrader_pipelines.runs.run_deletion import delete_run
-        from nvtrader_pipelines.service.documents.run_facts import DeletedRun
+        from nvtrader_pipelines.runs.run_document import DeletedRun
 
         deletion = self.plan_deletion(run)
         delete_run(self.store, deletion, MlflowTracking.at(self.store.home).delete)
@@ -199,7 +201,7 @@ class Runs(Family):
         """
         from nvtrader_pipelines.promotion.active_policy import read_active
         from nvtrader_pipelines.runs.run_deletion import plan_deletion
-        from nvtrader_pipelines.service.documents.run_facts import find_run_by_name
+        from nvtrader_pipelines.runs.run_queries import find_run_by_name
 
         store = self._current_store()
         active = read_active(store)
@@ -207,16 +209,20 @@ class Runs(Family):
 
     def _current_store(self) -> "Store":
         """Store in which runs whose process has ended are marked as interrupted; the service does so by itself."""
-        from nvtrader_pipelines.service.documents.run_facts import close_dead_runs
-
+        ledger = self.store.ledger
         if not self.opened.is_served:
-            close_dead_runs(self.store)
+            ledger.close_interrupted()
+            if len(ledger.runs().filter(status="running")["dagster_run_id"].drop_nulls()):  # only Dagster knows theirs
+                from nvtrader_pipelines.orchestration.instance import open_instance  # takes seconds
+
+                open_instance(self.store).dispose()
         return self.store
 
     def _walk(self, steps: "Iterable[Progress]") -> "WalkDocument":
         """Run a replay or a forward run to its end, and describe it."""
-        from nvtrader_pipelines.service.documents.document import rows_of
-        from nvtrader_pipelines.service.documents.run_facts import WalkDocument, WalkFigures, verdict_rows
+        from nvtrader_pipelines.components.document import rows_of
+        from nvtrader_pipelines.runs.run_document import WalkDocument, WalkFigures
+        from nvtrader_pipelines.runs.run_queries import verdict_rows
         from nvtrader_pipelines.service.progress_display import follow_run
 
         with self._progress() as on_progress:

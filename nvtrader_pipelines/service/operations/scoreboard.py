@@ -8,7 +8,7 @@ from nvtrader_pipelines.service.operations.operation import Family, operation
 if TYPE_CHECKING:
     import polars as pl
 
-    from nvtrader_pipelines.service.documents.scoreboard_facts import RankedEntrant, ScoredEntrant
+    from nvtrader_pipelines.scoreboard.board import RankedEntrant, ScoredEntrant
 
 
 class Scoreboard(Family):
@@ -17,14 +17,14 @@ class Scoreboard(Family):
     command, alone = "scoreboard", "show"
     examples = ("nvtrader scoreboard", "nvtrader scoreboard --format csv", "nvtrader scoreboard --contest common")
 
-    @operation("nvtrader scoreboard show --json", route="GET /api/scoreboard", reads=("runs",))
+    @operation("nvtrader scoreboard show --json", route="GET /api/scoreboard", is_kept=True)
     def show(self) -> "Annotated[pl.DataFrame, RankedEntrant]":
         """Show the ranking of all entrants as of the last update, by contest.
 
         Raises:
             NotFoundError: if nothing was scored yet.
         """
-        from nvtrader_pipelines.service.documents.scoreboard_facts import read_ranking
+        from nvtrader_pipelines.scoreboard.board import read_ranking
 
         return read_ranking(self.store)
 
@@ -34,8 +34,8 @@ class Scoreboard(Family):
 
         Refused entrants are listed with the reason; if no entrant is ranked, the command exits with 1.
         """
+        from nvtrader_pipelines.evaluation.short_samples import mask_short
         from nvtrader_pipelines.scoreboard.cards import score_all, update_scoreboard
-        from nvtrader_pipelines.service.documents.short_samples import mask_short
 
         scored = score_all(self.store, datetime.now(UTC), self._report)
         self._report(f"new scorecards: {scored.n_new}, in {self.store.home.scorecards}")
@@ -48,8 +48,8 @@ class Scoreboard(Family):
             StorageError: if there is no such contest.
             ValueError: if it lies outside the market.
         """
+        from nvtrader_pipelines.evaluation.short_samples import mask_short
         from nvtrader_pipelines.scoreboard.cards import score_contest  # takes half a second to import
-        from nvtrader_pipelines.service.documents.short_samples import mask_short
 
         return mask_short(score_contest(self.store, contest, datetime.now(UTC), self._report))
 
@@ -59,8 +59,8 @@ class Scoreboard(Family):
         Raises:
             NotFoundError: if there is no such entrant.
         """
+        from nvtrader_pipelines.evaluation.short_samples import mask_short
         from nvtrader_pipelines.scoreboard.board import read_history
-        from nvtrader_pipelines.service.documents.short_samples import mask_short
 
         return mask_short(read_history(self.store, entrant))
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
-from nvtrader_pipelines.components.marks import Flags
+from nvtrader_pipelines.components.text import Flags
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.search_settings import MAX_WORKERS, SearchSettings
 from nvtrader_pipelines.service.operations.operation import Family, operation
@@ -13,7 +13,7 @@ from nvtrader_pipelines.service.operations.operation import Family, operation
 if TYPE_CHECKING:
     import polars as pl
 
-    from nvtrader_pipelines.service.documents.search_facts import (
+    from nvtrader_pipelines.research.session_documents import (
         ExportedSession,
         JournalRow,
         ReportDocument,
@@ -38,7 +38,6 @@ class Searches(Family):
         "nvtrader research space",
         "nvtrader research space --mode unified --like ppo-growth",
         "nvtrader research space --json-schema",
-        repairs=True,
     )
     def space(
         self,
@@ -81,23 +80,22 @@ class Searches(Family):
         Raises:
             StorageError, ValueError: as `plan_session`.
         """
-        from nvtrader_pipelines.research.session_store import create_session, session_base
+        from nvtrader_pipelines.research.session_store import create_session, session_base, unused_note
         from nvtrader_pipelines.research.space_file import read_bounds
-        from nvtrader_pipelines.service.consoles import wide_console
-        from nvtrader_pipelines.service.documents.experiment_facts import read_named_experiment
+        from nvtrader_pipelines.runs.experiment_document import read_named_experiment
+        from nvtrader_pipelines.service.consoles import warn, wide_console
         from nvtrader_pipelines.service.documents.space_facts import space_document
-        from nvtrader_pipelines.storage.documents import parse_document
         from nvtrader_pipelines.storage.research_files import SessionFolder
 
-        mode, proposer = settings.eval_mode, settings.proposer
+        mode = settings.eval_mode
         chosen: dict[str, Any] = {**settings.model_dump(exclude_unset=True), "eval_mode": mode}
         like, *market = (chosen.pop(name, None) for name in ("like", "source", "symbols", "total_timesteps"))
-        base = session_base(mode, read_named_experiment(self.store.home, like) if like else None, *market)
+        experiment = read_named_experiment(self.store.home, like) if like else None
+        if "total_timesteps" in settings.model_fields_set and (note := unused_note(mode, experiment)):
+            warn(note)
+        base = session_base(mode, experiment, *market)
         if settings.bounds is not None:
-            chosen["bounds"] = {path: each.model_dump() for path, each in read_bounds(settings.bounds).items()}
-        if proposer is not None:
-            is_document = proposer.startswith("{")
-            chosen["proposer"] = parse_document(proposer.encode(), "--proposer") if is_document else {"kind": proposer}
+            chosen["bounds"] = {path: item.model_dump() for path, item in read_bounds(settings.bounds).items()}
         session = create_session(self.store, base, **chosen)
         for line in () if self.opened.is_quiet else space_document(session.spec.space()).lines:
             wide_console().print(line, soft_wrap=True)
@@ -121,8 +119,7 @@ class Searches(Family):
         "nvtrader research status",
         "nvtrader research status 2026 --json",
         route="GET /api/searches/status",
-        reads=("searches", "experiments"),
-        repairs=True,
+        is_kept=True,
     )
     def status(self, session_id: AnySession = None) -> "SessionDocument | None":
         """Show the state of a session: best trial so far, luck bar, and time left.
@@ -133,7 +130,7 @@ class Searches(Family):
         Raises:
             StorageError: if no session or several match, or its files cannot be read.
         """
-        from nvtrader_pipelines.service.documents.search_facts import session_document
+        from nvtrader_pipelines.research.session_documents import session_document
 
         if session_id is None and not self.store.searches.folders():
             return None
@@ -143,12 +140,11 @@ class Searches(Family):
         "nvtrader research sessions",
         "nvtrader research sessions --format csv",
         route="GET /api/searches",
-        reads=("searches",),
-        repairs=True,
+        is_kept=True,
     )
     def sessions(self) -> "Annotated[pl.DataFrame, SessionSummary]":
         """List sessions, newest first, with their best Sharpe ratios."""
-        from nvtrader_pipelines.service.documents.search_facts import list_sessions, session_rows
+        from nvtrader_pipelines.research.session_documents import list_sessions, session_rows
 
         summaries, self.notes = list_sessions(self.store)
         return session_rows(summaries)
@@ -157,8 +153,7 @@ class Searches(Family):
         "nvtrader research journal",
         "nvtrader research journal 2026 --format csv",
         route="GET /api/searches/{session_id}/journal",
-        reads=("searches",),
-        repairs=True,
+        is_kept=True,
     )
     def journal(self, session_id: AnySession = None) -> "tuple[JournalRow, ...]":
         """List proposals of a session with their results, reruns and the verdict.
@@ -167,24 +162,24 @@ class Searches(Family):
             StorageError: if no session or several match, or its files cannot be read.
         """
         from nvtrader_pipelines.research.recorded_session import read_session
-        from nvtrader_pipelines.service.documents.search_facts import journal_rows, session_notes
+        from nvtrader_pipelines.research.session_documents import journal_rows, session_notes
 
         recorded = read_session(self.store.searches.find(session_id))
         self.notes = session_notes(recorded)
         return tuple(journal_rows(recorded))
 
-    @operation("nvtrader research report", "nvtrader research report 2026 --json", repairs=True)
+    @operation("nvtrader research report", "nvtrader research report 2026 --json")
     def report(self, session_id: AnySession = None) -> "ReportDocument":
         """Print the report of a session as Markdown, and write it with its picture.
 
         Raises:
             StorageError: if no session or several match, or its files cannot be read.
         """
-        from nvtrader_pipelines.service.documents.search_facts import report_document
+        from nvtrader_pipelines.research.session_documents import report_document
 
         return report_document(self.store, session_id)
 
-    @operation("nvtrader research stop", "nvtrader research stop 2026", route="POST /api/searches/stop", repairs=True)
+    @operation("nvtrader research stop", "nvtrader research stop 2026", route="POST /api/searches/stop")
     def stop(self, session_id: AnySession = None) -> "StoppingSession":
         """End a running session after its current trials; `resume` continues it.
 
@@ -193,7 +188,7 @@ class Searches(Family):
             ConflictError: if no process runs it.
         """
         from nvtrader_pipelines.research.recorded_session import request_stop
-        from nvtrader_pipelines.service.documents.search_facts import StoppingSession
+        from nvtrader_pipelines.research.session_documents import StoppingSession
 
         folder = self.store.searches.find(session_id)
         request_stop(folder)
@@ -202,7 +197,6 @@ class Searches(Family):
     @operation(
         "nvtrader research export --optuna study.db",
         "nvtrader research export 2026 --optuna study.db",
-        repairs=True,
     )
     def export(
         self,
@@ -217,8 +211,8 @@ class Searches(Family):
             ValueError: if the file cannot be written there.
         """
         from nvtrader_pipelines.research.recorded_session import read_session
+        from nvtrader_pipelines.research.session_documents import ExportedSession
         from nvtrader_pipelines.research.study import export_study
-        from nvtrader_pipelines.service.documents.search_facts import ExportedSession
         from nvtrader_pipelines.service.output_paths import require_file_path
 
         path = require_file_path(optuna)
@@ -232,8 +226,8 @@ class Searches(Family):
         from nvtrader_pipelines.orchestration.search_spans import trace_session
         from nvtrader_pipelines.research.recorded_session import read_session
         from nvtrader_pipelines.research.session import run_session
+        from nvtrader_pipelines.research.session_documents import session_document, session_notes
         from nvtrader_pipelines.service.consoles import warn, wide_console
-        from nvtrader_pipelines.service.documents.search_facts import session_document, session_notes
         from nvtrader_pipelines.service.search_display import show_session, stop_on_interrupt
 
         home, recorded, is_quiet = self.store.home, read_session(folder), self.opened.is_quiet

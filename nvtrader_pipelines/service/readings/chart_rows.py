@@ -1,66 +1,68 @@
-"""Rows of a chart from anyone: numbers, short labels, and comparisons that several readings make."""
+"""Rows and facts that a page posts of a chart: finite figures, short labels, and how readings write them."""
 
-from collections.abc import Mapping, Sequence
-from math import sqrt
-from statistics import fmean, variance
-from typing import Any
+from collections.abc import Sized
+from typing import Annotated, Literal
 
-from nvtrader_pipelines.evaluation.sharpe.inference import expected_maximum_sharpe
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field, Strict
 
-Row = Mapping[str, Any]
-MAX_VALUE = 1e9  # beyond which a number is no figure of a chart
+from nvtrader_pipelines.research.verdict import Standing
+
 MAX_LABEL = 40  # characters
 LISTS = ("points", "curve", "trials", "runs", "rows")  # fields of a context that hold the rows
-MIN_HALVES = 6  # values that are compared half by half
-N_ERRORS = 2.0  # standard errors beyond which a difference is not noise
+ROWS = Field(validation_alias=AliasChoices(*LISTS))
 
 
-def rows_of_context(context: Row | Sequence[Any]) -> list[Row]:
-    """Rows that a context holds, in one of its lists or as a list."""
-    if isinstance(context, Mapping):
-        context = next((value for name in LISTS if isinstance(value := context.get(name), list)), [])
-    return [row for row in context if isinstance(row, dict)]
-
-
-class TooFewRowsError(ValueError):
-    """Chart without two rows to compare."""
-
-
-def require_two(n_rows: int, kind: str, name: str) -> None:
-    """Raise TooFewRowsError unless there are two rows to compare."""
-    if n_rows < 2:
-        raise TooFewRowsError(
-            f"the context of a {kind} must hold at least 2 rows with a number {name!r} in one of its lists "
-            f"{', '.join(LISTS)}, but holds {n_rows} that differ; send the rows that the chart draws"
-        )
-
-
-def number(row: Row, name: str) -> float | None:
-    """Finite number of a row, to 12 decimals, so that no ratio of two overflows; None if it has none."""
-    value = row.get(name)
-    if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) <= MAX_VALUE:
-        return None
-    return round(float(value), 12)
-
-
-def label(value: object) -> str:
-    """Short printable text of a name or a number; empty if it is neither."""
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return ""
-    text = value if isinstance(value, str) else f"{value:.6g}" if isinstance(value, float) or value < 10**9 else ""
+def short_label(text: str) -> str:
+    """Printable characters of a text, at most 40."""
     return "".join(letter for letter in text if letter.isprintable()).strip()[:MAX_LABEL]
 
 
-def half_difference(values: Sequence[float]) -> tuple[float, float]:
-    """Mean of the later half less that of the earlier half, and its standard error."""
-    earlier, later = values[: len(values) // 2], values[len(values) // 2 :]
-    error = sqrt(variance(earlier) / len(earlier) + variance(later) / len(later))
-    return fmean(later) - fmean(earlier), error
+Label = Annotated[str, AfterValidator(short_label)]
+Count = Annotated[int, Field(ge=0, le=10**12)]
+Figure = Annotated[  # with 12 decimals, so that no ratio of two overflows
+    float, Strict(), Field(ge=-1e9, le=1e9), AfterValidator(lambda value: round(value, 12))
+]
 
 
-def luck_of_best(values: Sequence[float]) -> float:
-    """Best that as many draws from a normal distribution with the mean and spread of the values have on average."""
-    return fmean(values) + expected_maximum_sharpe(len(values), variance(values))
+class ChartRow(BaseModel):
+    """Row, or facts, of a chart; other fields are not read."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+
+class ScoredRow(ChartRow):
+    """Row with a Sharpe ratio."""
+
+    sharpe: Figure
+    sharpe_low: Figure | None = None  # of the 95 % interval
+    sharpe_high: Figure | None = None
+    max_drawdown: Figure | None = None
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Bounds of the interval."""
+        return None if self.sharpe_low is None or self.sharpe_high is None else (self.sharpe_low, self.sharpe_high)
+
+    @property
+    def reach(self) -> float | None:
+        """Half the width of the interval."""
+        return (self.bounds[1] - self.bounds[0]) / 2.0 if self.bounds else None
+
+
+class UnscoredRow(ChartRow):
+    """Row without a Sharpe ratio."""
+
+    sharpe: None
+    standing: Standing | Literal["infeasible", "failed"] | None = None  # of a trial
+
+
+def require_two(rows: Sized, name: str) -> None:
+    """Raise ValueError unless there are two rows to compare."""
+    if len(rows) < 2:
+        raise ValueError(
+            f"a chart must have at least 2 rows with a number {name!r} in one of the lists {', '.join(LISTS)}, but has "
+            f"{len(rows)} that differ; send the rows that the chart draws"
+        )
 
 
 def format_bounds(low: float, high: float) -> str:

@@ -1,21 +1,21 @@
 """Reading of a chart by a vision model that is shown its picture and its rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from math import isfinite
 from typing import Annotated, Any
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, Strict
 
 from nvtrader_pipelines.llm.calls import Request
 from nvtrader_pipelines.llm.client import Asked, LlmClient
 from nvtrader_pipelines.llm.prompts import read_prompt
 from nvtrader_pipelines.research.model_answers import on_one_line
-from nvtrader_pipelines.service.readings.chart_rows import Row, label, rows_of_context
+from nvtrader_pipelines.service.readings.chart_rows import LISTS, short_label
 
 MAX_ROWS = 200  # that a model is shown
 MAX_BULLET = 300  # characters
-CHARTS = {  # by kind
+SUBJECTS = {  # by kind of chart
     "training_curve": "learning curve: mean reward a step over timesteps, of each seed and of their mean",
     "autoresearch": "trials of a search session: net Sharpe ratio on validation by number of the trial, with the base, "
     "the best so far, and the luck bar that a trial must exceed",
@@ -34,14 +34,19 @@ class ChartAnswer(BaseModel):
     ]
 
 
-def ask_for_sentences(client: LlmClient, kind: str, context: Row | Sequence[Any], image_png: str) -> Asked[ChartAnswer]:
+def ask_for_sentences(
+    client: LlmClient, kind: str, context: Mapping[str, JsonValue], image_png: str
+) -> Asked[ChartAnswer]:
     """Ask the vision model to read a chart, given its PNG in base 64."""
-    prompt, rows = read_prompt("chart"), rows_of_context(context)
+    prompt = read_prompt("chart")
+    posted = next((rows for name in LISTS if isinstance(rows := context.get(name), list)), [])
+    rows = [row for row in posted if isinstance(row, dict)]
+    thinned = np.linspace(0, len(rows) - 1, min(len(rows), MAX_ROWS)).round().astype(int)  # the first and last are in
     facts = {
-        "chart": CHARTS[kind],
-        "facts": _scalars(context) if isinstance(context, dict) else {},
+        "chart": SUBJECTS[kind],
+        "facts": _scalars(context),
         "n_rows": len(rows),
-        "rows": [_row_facts(row) for row in _thin(rows)],
+        "rows": [_row_facts(rows[i]) for i in thinned],
     }
     request = Request(
         purpose="chart",
@@ -56,23 +61,17 @@ def ask_for_sentences(client: LlmClient, kind: str, context: Row | Sequence[Any]
     return client.ask(request, ChartAnswer)
 
 
-def _thin(rows: Sequence[Row]) -> list[Row]:
-    """At most `MAX_ROWS` rows at even distances, among them the first and the last."""
-    return [rows[i] for i in np.linspace(0, len(rows) - 1, min(len(rows), MAX_ROWS)).round().astype(int)]
-
-
-def _row_facts(row: Row) -> dict[str, Any]:
+def _row_facts(row: Mapping[str, JsonValue]) -> dict[str, Any]:
     knobs = row.get("knobs")
     return _scalars(row) | ({"knobs": _scalars(knobs)} if isinstance(knobs, dict) else {})
 
 
-def _scalars(row: Row) -> dict[str, Any]:
+def _scalars(row: Mapping[str, JsonValue]) -> dict[str, Any]:
     """Flags, numbers to six digits, and short labels of a row."""
-    values = ((name, _scalar(value)) for name, value in row.items())
-    return {name: value for name, value in values if value not in (None, "")}
-
-
-def _scalar(value: object) -> float | str | None:
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if isfinite(value) else None
-    return value if isinstance(value, int) else label(value)
+    scalars: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, str) and (text := short_label(value)):
+            scalars[name] = text
+        elif isinstance(value, int) or (isinstance(value, float) and isfinite(value)):
+            scalars[name] = value if isinstance(value, int) else float(f"{value:.6g}")
+    return scalars

@@ -5,14 +5,30 @@ import os
 import shutil
 import tarfile
 import zlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
-from pydantic import ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
-from nvtrader_pipelines.storage.backups.manifest import MANIFEST_NAME, BackupManifest, OnFile
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import require_new_folder
 from nvtrader_pipelines.storage.home import Home
+
+MANIFEST_NAME = "backup.json"
+OnFile = Callable[[str, int], None]  # called with the name and the bytes of every file
+
+
+class BackupManifest(BaseModel):
+    """Content of a backup."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    format: Literal[1] = 1
+    version: str  # of the package that wrote it
+    created_at: AwareDatetime
+    root: str  # of the home
+    outside: tuple[str, ...]  # parts of the home that the backup lacks
+    files: dict[str, str]  # SHA-256 by path below the root
 
 
 def restore_backup(file: Path, folder: Path, on_file: OnFile) -> BackupManifest:

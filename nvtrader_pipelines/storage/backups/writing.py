@@ -20,11 +20,12 @@ from typing import BinaryIO
 
 from pyiceberg.table import StaticTable
 
-from nvtrader_pipelines.storage.backups.manifest import MANIFEST_NAME, BackupManifest, OnFile
+from nvtrader_pipelines.storage.backups.restoring import MANIFEST_NAME, BackupManifest, OnFile
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.file_problems import find_damage
 from nvtrader_pipelines.storage.files import file_lock, open_sqlite
 from nvtrader_pipelines.storage.home import Home, lock_path
-from nvtrader_pipelines.storage.iceberg.catalog import io_properties
+from nvtrader_pipelines.storage.iceberg.catalog import DAMAGE_ERRORS, io_properties
 from nvtrader_pipelines.storage.iceberg.snapshots import reachable_paths
 from nvtrader_pipelines.storage.iceberg.upkeep import UPKEEP_LOCK
 from nvtrader_pipelines.storage.ledger.database import ledger_url
@@ -45,10 +46,13 @@ def write_backup(store: Store, path: Path, on_file: OnFile) -> BackupManifest:
     """Write a backup of a home; if it fails, no file is left.
 
     Raises:
-        StorageError: if the file exists or lies inside the home's folders, or a table lacks a file.
+        StorageError: if the file exists or lies inside the home's folders, or a file of the home is damaged or
+            missing.
     """
     home = store.home
     _require_new(home, path)
+    for error in find_damage(home):
+        raise error
     with (
         _write_aside(path) as file,
         file_lock(lock_path(home, UPKEEP_LOCK)),
@@ -105,7 +109,7 @@ class _TarWriter:
         """Add the catalog and all files that its tables refer to.
 
         Raises:
-            StorageError: if a table lacks a file.
+            StorageError: if a table lacks a file, or one is damaged.
         """
         if not self._home.catalog.exists():
             return
@@ -113,16 +117,21 @@ class _TarWriter:
             with closing(sqlite3.connect(copy.name)) as catalog:
                 locations = [row[0] for row in catalog.execute("SELECT metadata_location FROM iceberg_tables")]
             self.add("warehouse/catalog.db", copy)
-        try:
-            tables = [StaticTable.from_metadata(location, io_properties(self._home)) for location in locations]
-            paths = [Path(path) for path in set().union(*map(reachable_paths, tables))]
-        except FileNotFoundError as error:
-            raise StorageError(f"a table lacks a file ({error}); restore the home from an earlier backup") from error
+        paths: set[Path] = set()
+        for location in locations:
+            try:
+                table = StaticTable.from_metadata(location, io_properties(self._home))
+                paths.update(map(Path, reachable_paths(table)))
+            except DAMAGE_ERRORS as error:
+                raise StorageError(
+                    f"a table lacks a file, or has a damaged one (see `nvtrader doctor`): {location}; restore the home "
+                    "from an earlier backup"
+                ) from error
         needed = [path for path in paths if path.suffix != ".json"]  # earlier metadata may be deleted
         missing = [path for path in needed if not path.is_file()]
         if missing:
             raise StorageError(f"a table lacks the file {missing[0]}; restore the home from an earlier backup")
-        self.add_files(paths)
+        self.add_files(list(paths))
 
     def _add_file(self, name: str, path: Path) -> None:
         with path.open("rb") as file:

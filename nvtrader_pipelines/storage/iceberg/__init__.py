@@ -1,1 +1,1 @@
-"""Iceberg tables: catalog, warehouse, commits, data files, compaction, snapshots, upkeep."""
+"""Iceberg tables: catalog, warehouse, commits, data files, snapshots, upkeep."""

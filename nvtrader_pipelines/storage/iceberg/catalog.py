@@ -1,6 +1,5 @@
 """SQLite catalog of the Iceberg tables; tables are created and widened on first use."""
 
-import json
 import re
 import struct
 import weakref
@@ -15,8 +14,8 @@ from pyiceberg.table import Table as IcebergTable
 from sqlalchemy import URL, event
 from sqlalchemy.exc import DatabaseError, OperationalError
 
-from nvtrader_pipelines.storage.damage.file_problems import REPAIR, rebuild_remedy, sqlite_problem
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
+from nvtrader_pipelines.storage.file_problems import catalog_problem, rebuild_remedy
 from nvtrader_pipelines.storage.files import IMMUTABLE, create_aside, file_lock, read_only_uri
 from nvtrader_pipelines.storage.home import Home, lock_path
 from nvtrader_pipelines.storage.iceberg.locations import FOLDER_PROPERTY
@@ -56,40 +55,25 @@ def open_catalog(home: Home) -> SqlCatalog:
         DamagedFileError: if the file is no database.
     """
     home.iceberg.mkdir(parents=True, exist_ok=True)
-    with file_lock(lock_path(home, "catalog")):
-        try:
-            if not home.catalog.exists():
-                with create_aside(home.catalog) as new:
-                    _connect(home, new).engine.dispose()
-            elif problem := sqlite_problem(home.catalog):
-                raise DamagedFileError(home.catalog, problem, REPAIR)
-            return _connect(home, home.catalog)
-        except DatabaseError as error:
-            if isinstance(error, OperationalError):  # locked, or a full disk
-                raise
-            raise DamagedFileError(home.catalog, "is no SQLite database", REPAIR) from error
+    with file_lock(lock_path(home, "catalog")), _catalog_errors(home):
+        if problem := catalog_problem(home):
+            raise DamagedFileError(home.catalog, problem, rebuild_remedy(home))
+        if not home.catalog.exists():
+            with create_aside(home.catalog) as new:
+                _connect(home, new).engine.dispose()
+        return _connect(home, home.catalog)
 
 
-def rebuild_catalog(home: Home) -> None:
-    """Replace the catalog by one made from the newest complete metadata file of each table."""
-    with file_lock(lock_path(home, "catalog")), create_aside(home.catalog) as new:
-        catalog = _connect(home, new)
-        for folder in sorted(home.iceberg.glob("*/*/metadata")):
-            if newest := max(filter(None, map(_metadata_age, folder.glob("*.metadata.json"))), default=None):
-                name = (folder.parents[1].name, folder.parent.name)
-                catalog.create_namespace_if_not_exists(name[0])
-                catalog.register_table(name, str(newest[-1]))
-        catalog.engine.dispose()
-        for left in (f"{home.catalog.name}-wal", f"{home.catalog.name}-shm"):  # of the damaged file
-            home.catalog.with_name(left).unlink(missing_ok=True)
-
-
-def _metadata_age(path: Path) -> tuple[int, int, Path] | None:
-    """Version, time and path of a metadata file; None if it is damaged."""
+@contextmanager
+def _catalog_errors(home: Home) -> Iterator[None]:
+    """Turn errors of a damaged catalog into a sentence with the remedy."""
     try:
-        return int(path.name.partition("-")[0]), json.loads(path.read_bytes())["last-updated-ms"], path
-    except (ValueError, KeyError, TypeError):
-        return None
+        yield
+    except OperationalError:  # locked, or a full disk
+        raise
+    except DatabaseError as error:
+        problem = f"cannot be read as a SQLite database ({error.orig})"
+        raise DamagedFileError(home.catalog, problem, rebuild_remedy(home)) from error
 
 
 def load_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable:
@@ -98,9 +82,9 @@ def load_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable:
     Raises:
         StorageError: if the catalog refers to missing files.
     """
-    found = find_table(catalog, home, table)
-    if found is not None:
-        return found
+    iceberg = find_table(catalog, home, table)
+    if iceberg is not None:
+        return iceberg
     with file_lock(lock_path(home, "catalog")):
         return _create(catalog, table)
 
@@ -112,12 +96,12 @@ def find_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable | 
         StorageError: if the catalog refers to missing files.
     """
     try:
-        with table_errors(home, table):
-            found = catalog.load_table(table.name)
+        with table_errors(home, table), _catalog_errors(home):
+            iceberg = catalog.load_table(table.name)
     except NoSuchTableError:
         return None
-    is_outdated = _missing_columns(found, table) or _outdated_properties(found, table)
-    return _update_table(catalog, home, table) if is_outdated else found
+    is_outdated = _missing_columns(iceberg, table) or _outdated_properties(iceberg, table)
+    return _update_table(catalog, home, table) if is_outdated else iceberg
 
 
 @contextmanager
@@ -183,13 +167,13 @@ def _outdated_properties(found: IcebergTable, table: Table) -> dict[str, str]:
 def _update_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable:
     """Add columns that the stored table lacks, such as a new feature, and set properties."""
     with file_lock(lock_path(home, table.name)):
-        found = catalog.load_table(table.name)
+        iceberg = catalog.load_table(table.name)
         fields = {field.name: field for field in table.iceberg_schema().fields}
-        with found.transaction() as transaction:
-            if missing := _missing_columns(found, table):
+        with iceberg.transaction() as transaction:
+            if missing := _missing_columns(iceberg, table):
                 with transaction.update_schema() as update:
                     for name in missing:
                         update.add_column(name, fields[name].field_type, fields[name].doc)
-            if outdated := _outdated_properties(found, table):
+            if outdated := _outdated_properties(iceberg, table):
                 transaction.set_properties(outdated)
         return catalog.load_table(table.name)

@@ -84,20 +84,20 @@ def swap_files(iceberg: IcebergTable, removed: Sequence[DataFile], paths: Sequen
 
 def find_files(table: Table, iceberg: IcebergTable, where: Where, rest: DataFiles) -> list[DataFile]:
     """Find the files that hold rows with these keys, and write their other rows to `rest`."""
-    found = []
+    files = []
     for task in plan_files(table, iceberg, where):
         path = local_path(iceberg, task.file.file_path)
         inside = key_filter(where)
         if task.residual == AlwaysTrue():  # the partition implies that every row matches
-            found.append(task.file)
+            files.append(task.file)
             continue
         n_inside, n_rows = scan_files(table, [path]).select(n=inside.sum(), rows=pl.len()).collect().row(0)
         if n_inside:
-            found.append(task.file)
+            files.append(task.file)
         if 0 < n_inside < n_rows:
             for batch in read_batches(table, [path]):
                 rest.write(batch.filter(~inside))
-    return found
+    return files
 
 
 def plan_files(

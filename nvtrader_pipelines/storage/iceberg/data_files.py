@@ -75,7 +75,7 @@ class _PartitionFiles:
         self._folder, self._schema, self._constants = folder, schema, constants
         fields = schema_to_pyarrow(schema)
         text = pa.dictionary(pa.int32(), pa.string())
-        self._arrow = pa.schema([each.with_type(text) if each.name in constants else each for each in fields])
+        self._arrow = pa.schema([field.with_type(text) if field.name in constants else field for field in fields])
         self._waiting: list[pa.Table] = []
         self._n_waiting = 0
         self._writer: pq.ParquetWriter | None = None
@@ -130,8 +130,8 @@ class _PartitionFiles:
 
     def _to_arrow(self, rows: pl.DataFrame) -> pa.Table:
         texts = rows.select(pl.col(pl.Categorical, pl.Enum).cast(pl.String))
-        found = rows.with_columns(texts).to_arrow(compat_level=pl.CompatLevel.oldest())
-        columns = [self._column(found, field, len(rows)) for field in self._arrow]
+        arrow = rows.with_columns(texts).to_arrow(compat_level=pl.CompatLevel.oldest())
+        columns = [self._column(arrow, field, len(rows)) for field in self._arrow]
         return pa.Table.from_arrays(columns, schema=self._arrow)
 
     def _column(self, found: pa.Table, field: pa.Field, n_rows: int) -> pa.ChunkedArray | pa.Array:

@@ -20,15 +20,15 @@ def named_snapshots(panels: pl.DataFrame, runs: Iterable[str]) -> set[int]:
 
 def reachable_paths(iceberg: IcebergTable) -> set[str]:
     """Paths on disk of all files to which the metadata, its log or a snapshot refers."""
-    found = {iceberg.metadata_location, *(entry.metadata_file for entry in iceberg.metadata.metadata_log)}
+    paths = {iceberg.metadata_location, *(entry.metadata_file for entry in iceberg.metadata.metadata_log)}
     manifests = {}
     for snapshot in iceberg.snapshots():
-        found.add(snapshot.manifest_list)
+        paths.add(snapshot.manifest_list)
         manifests |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(iceberg.io)}
     for path, manifest in manifests.items():
         entries = manifest.fetch_manifest_entry(iceberg.io, discard_deleted=True)
-        found |= {path, *(entry.data_file.file_path for entry in entries)}
-    return {local_path(iceberg, path) for path in found}
+        paths |= {path, *(entry.data_file.file_path for entry in entries)}
+    return {local_path(iceberg, path) for path in paths}
 
 
 def expire_snapshots(iceberg: IcebergTable, pinned: set[int], before: datetime, n_newest: int = 1) -> int:

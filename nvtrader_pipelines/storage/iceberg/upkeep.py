@@ -6,19 +6,23 @@ import stat
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 from pathlib import Path
 
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table as IcebergTable
 
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import lock_path
-from nvtrader_pipelines.storage.iceberg.compaction import compact
+from nvtrader_pipelines.storage.iceberg.commits import Merge, plan_files, read_batches
+from nvtrader_pipelines.storage.iceberg.data_files import DataFiles
 from nvtrader_pipelines.storage.iceberg.locations import local_path
 from nvtrader_pipelines.storage.iceberg.snapshots import expire_snapshots, reachable_paths
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import TABLES
 
+SMALL_BYTES = 64 << 20  # of a file; smaller ones are merged, because a scan opens files one by one
 KEPT = timedelta(days=7)  # time that a superseded snapshot stays if it is not pinned
 UPKEEP_LOCK = "upkeep"  # a backup holds it, too, so that no file disappears before it is copied
 GRACE = timedelta(days=1)  # an unreferenced file may belong to a commit under way or to views just opened
@@ -88,9 +92,36 @@ def _sweep(iceberg: IcebergTable, before: datetime) -> list[int]:
     sizes = []
     for path in folder.rglob("*"):
         with contextlib.suppress(FileNotFoundError):  # a failed writer deleted its own file
-            found = path.stat()
-            is_old = datetime.fromtimestamp(found.st_mtime, UTC) < before
-            if is_old and str(path) not in needed and stat.S_ISREG(found.st_mode):
+            status = path.stat()
+            is_old = datetime.fromtimestamp(status.st_mtime, UTC) < before
+            if is_old and str(path) not in needed and stat.S_ISREG(status.st_mode):
                 path.unlink()
-                sizes.append(found.st_size)
+                sizes.append(status.st_size)
     return sizes
+
+
+def compact(tables: Warehouse, table: Table) -> list[Merge]:
+    """Merge the small files of each partition in one commit; return the committed merges.
+
+    Writers may run meanwhile: only the commit takes the table's lock, and it drops merges of partitions that were
+    replaced in between. If the process is killed, upkeep later deletes the orphaned files.
+    """
+    iceberg = tables.find(table)
+    if iceberg is None:
+        return []
+    merges = [_merge_files(table, iceberg, sources) for sources in _small_file_groups(table, iceberg)]
+    return tables.merge(table, merges) if merges else []
+
+
+def _small_file_groups(table: Table, iceberg: IcebergTable) -> list[list[DataFile]]:
+    """Groups of two or more small files of the same partition, in reading order."""
+    files = [task.file for task in plan_files(table, iceberg) if task.file.file_size_in_bytes < SMALL_BYTES]
+    groups = [list(group) for _, group in groupby(files, key=lambda file: [str(value) for value in file.partition])]
+    return [group for group in groups if len(group) > 1]
+
+
+def _merge_files(table: Table, iceberg: IcebergTable, sources: list[DataFile]) -> Merge:
+    with DataFiles(iceberg) as merged:
+        for batch in read_batches(table, (local_path(iceberg, file.file_path) for file in sources)):
+            merged.write(batch)
+    return Merge(sources, merged.paths)

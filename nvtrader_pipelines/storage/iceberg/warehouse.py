@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
+from typing import Self
 
 import polars as pl
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table as IcebergTable
+from pyiceberg.table.snapshots import Snapshot
 
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock
@@ -28,6 +30,7 @@ from nvtrader_pipelines.storage.iceberg.commits import (
 )
 from nvtrader_pipelines.storage.iceberg.data_files import DataFiles
 from nvtrader_pipelines.storage.iceberg.snapshots import expire_snapshots, named_snapshots
+from nvtrader_pipelines.storage.read_sources import note_read
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import MARKET_PANEL, PINNED, REBALANCE_PLAN, RUNS, TABLES
 
@@ -48,34 +51,37 @@ class TableState:
     snapshot_id: int | None
     updated_at: datetime | None
 
+    @classmethod
+    def of(cls, name: str, snapshot: Snapshot | None) -> Self:
+        """State of a table at a snapshot; empty where it was never written."""
+        if snapshot is None or snapshot.summary is None:
+            return cls(name, 0, 0, 0, None, None)
+        totals = snapshot.summary.additional_properties
+        return cls(
+            name,
+            n_rows=int(totals.get("total-records", 0)),
+            n_files=int(totals.get("total-data-files", 0)),
+            n_bytes=int(totals.get("total-files-size", 0)),
+            snapshot_id=snapshot.snapshot_id,
+            updated_at=datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC),
+        )
+
 
 class Warehouse:
     """Iceberg tables in `warehouse/iceberg`; a table is created on its first write."""
 
     def __init__(self, home: Home, ledger_snapshots: Callable[[], Iterable[str]]) -> None:
-        """Set up the warehouse; the catalog opens on first use.
-
-        Args:
-            home: home of the tables.
-            ledger_snapshots: returns the `snapshot_ids` of all runs in the ledger, complete or not; they are pinned.
-        """
-        self.home, self._ledger_snapshots = home, ledger_snapshots
-        self._catalog: SqlCatalog | None = None
+        self.home = home
+        self._ledger_snapshots = ledger_snapshots  # `snapshot_ids` of all runs in the ledger, complete or not
+        self._catalog: SqlCatalog | None = None  # opened on first use
         self._cached_frames: dict[tuple[str, ...], tuple[int | None, pl.DataFrame]] = {}  # by table and columns
 
     def replace(self, table: Table, rows: pl.DataFrame | Iterable[pl.DataFrame], where: Where) -> int | None:
         """Replace exactly the rows whose keys are among the given values, in one commit.
 
         The new rows are written to files before the table's lock is taken; batches are never in memory all at once.
-        If the process is killed, the table holds the old rows or the new ones.
-
-        Args:
-            table: the table.
-            rows: the new rows, as one frame or in batches, all inside `where`; float NaN is written as null.
-            where: values of string or integer columns; empty for the whole table.
-
-        Returns:
-            The current snapshot id; unchanged if there was nothing to replace.
+        If the process is killed, the table holds the old rows or the new ones. Float NaN is written as null, and an
+        empty `where` replaces the whole table. Returns the current snapshot id.
 
         Raises:
             ValueError: if columns differ from the table's, a key is not string or integer, or a row is outside `where`.
@@ -126,7 +132,7 @@ class Warehouse:
         if snapshot is None or (snapshot.sequence_number or 0) % EXPIRY_INTERVAL > 1:  # a commit adds one or two
             return
         with contextlib.suppress(CommitFailedException, StorageError):  # the rows are committed; upkeep expires later
-            if table.name in {each.name for each in PINNED}:
+            if table.name in {table.name for table in PINNED}:
                 expire_snapshots(iceberg, self.pinned_snapshots(), datetime.now(UTC) - PINNING_GRACE, MIN_SNAPSHOTS)
             else:
                 expire_snapshots(iceberg, set(), datetime.now(UTC), MIN_SNAPSHOTS)
@@ -168,32 +174,19 @@ class Warehouse:
             StorageError: as `read`.
         """
         snapshot_id, key = self.snapshot_id(table), (table.name, *columns)
-        found = self._cached_frames.get(key)
-        if found is None or found[0] != snapshot_id:
-            found = self._cached_frames[key] = snapshot_id, self.read(table, columns=columns, snapshot_id=snapshot_id)
-        return found[1]
+        frame = self._cached_frames.get(key)
+        if frame is None or frame[0] != snapshot_id:
+            frame = self._cached_frames[key] = snapshot_id, self.read(table, columns=columns, snapshot_id=snapshot_id)
+        return frame[1]
 
     def snapshot_id(self, table: Table) -> int | None:
         """Id of the current snapshot, or None if the table was never written."""
-        iceberg = self.find(table)
-        snapshot = iceberg.current_snapshot() if iceberg else None
+        snapshot = self._snapshot(table)
         return snapshot.snapshot_id if snapshot else None
 
     def describe(self, table: Table) -> TableState:
         """Describe a table by its rows, files, bytes and snapshot, from the metadata alone."""
-        iceberg = self.find(table)
-        snapshot = iceberg.current_snapshot() if iceberg else None
-        if snapshot is None or snapshot.summary is None:
-            return TableState(table.name, 0, 0, 0, None, None)
-        totals = snapshot.summary.additional_properties
-        return TableState(
-            table.name,
-            n_rows=int(totals.get("total-records", 0)),
-            n_files=int(totals.get("total-data-files", 0)),
-            n_bytes=int(totals.get("total-files-size", 0)),
-            snapshot_id=snapshot.snapshot_id,
-            updated_at=datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC),
-        )
+        return TableState.of(table.name, self._snapshot(table))
 
     def describe_all(self) -> pl.DataFrame:
         """Describe every table, one row each."""
@@ -207,7 +200,12 @@ class Warehouse:
         """Load the pyiceberg table, or return None if it was never written; creates nothing."""
         return find_table(self._open(), self.home, table)
 
+    def _snapshot(self, table: Table) -> Snapshot | None:
+        iceberg = self.find(table)
+        return iceberg.current_snapshot() if iceberg else None
+
     def _open(self) -> SqlCatalog:
+        note_read(self.home.catalog)
         if self._catalog is None:
             self._catalog = open_catalog(self.home)
         return self._catalog

@@ -13,11 +13,12 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-from nvtrader_pipelines.storage.damage.file_problems import rebuild_remedy, sqlite_problem
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError, UnavailableError
+from nvtrader_pipelines.storage.file_problems import rebuild_remedy, sqlite_problem
 from nvtrader_pipelines.storage.files import IMMUTABLE, create_aside, file_lock, read_only_uri
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.schema import EARLIER_REVISIONS, HEAD, VERSION_TABLE
+from nvtrader_pipelines.storage.read_sources import note_read
 
 VARIABLE = "NVTRADER_LEDGER_URL"
 DATABASE_ERRORS = (SQLAlchemyError, sqlite3.Error, OSError)
@@ -107,6 +108,8 @@ class Database:
     @contextmanager
     def connection(self) -> Iterator[sa.Connection]:
         """Open a connection to read; database errors become StorageErrors."""
+        if self.file is not None:
+            note_read(self.file)
         with self._storage_errors(), self._engine.connect() as connection:
             yield connection
 
@@ -118,8 +121,10 @@ class Database:
 
     def revision(self) -> str | None:
         """Return the revision of the tables, or None if there are no tables."""
-        if self.file is not None and not self.file.exists():  # connecting would leave an empty file
-            return None
+        if self.file is not None:
+            note_read(self.file)
+            if not self.file.exists():  # connecting would leave an empty file
+                return None
         with self.connection() as connection:
             return _revision(connection)
 
@@ -154,12 +159,12 @@ class Database:
             self._engine.dispose()  # the last connection to close writes the journal into the file
 
     def _create(self, connection: sa.Connection) -> None:
-        found = _revision(connection)
-        if found == HEAD:  # another process was faster
+        revision = _revision(connection)
+        if revision == HEAD:  # another process was faster
             return
-        if found not in (None, *EARLIER_REVISIONS):
+        if revision not in (None, *EARLIER_REVISIONS):
             raise StorageError(
-                f"the ledger {self.name} must have revision {HEAD}, but has {found}: another version of "
+                f"the ledger {self.name} must have revision {HEAD}, but has {revision}: another version of "
                 "nvtrader-pipelines built this home; move the home away and start a new one, or install that version"
             )
         from alembic import command  # takes a third of a second; not needed for an up-to-date ledger

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 import polars as pl
 import sqlalchemy as sa
-from pydantic import ValidationError
-from sqlalchemy.dialects import postgresql, sqlite
 
-from nvtrader_pipelines.components.component import canonical_json
-from nvtrader_pipelines.components.explanation import explain
-from nvtrader_pipelines.components.ids import short_id
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.sealed_run import fold_and_seed
-from nvtrader_pipelines.storage.errors import CodeMismatchError, NotFoundError, StorageError
+from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.database import Database
 from nvtrader_pipelines.storage.ledger.look_rows import (
@@ -28,8 +22,14 @@ from nvtrader_pipelines.storage.ledger.look_rows import (
     open_look,
     read_sealed_windows,
 )
-from nvtrader_pipelines.storage.ledger.processes import host_name, is_alive, this_process
-from nvtrader_pipelines.storage.ledger.run_rows import Ending, LedgerRun, RunRow, metrics_to_json, to_json
+from nvtrader_pipelines.storage.ledger.run_rows import (
+    Ending,
+    LedgerRun,
+    RunRow,
+    death_reason,
+    metrics_to_json,
+    running_row,
+)
 from nvtrader_pipelines.storage.ledger.schema import (
     EVENTS,
     POLICIES,
@@ -39,6 +39,7 @@ from nvtrader_pipelines.storage.ledger.schema import (
     VERSIONS,
     polars_schema,
 )
+from nvtrader_pipelines.storage.ledger.version_rows import insert_into, insert_version, parse_spec, registered_hash
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -71,14 +72,14 @@ class Ledger:
             StorageError: if the parent is not registered, or another spec has the same partition key.
         """
         with self._database.connection() as connection:
-            found = _registered_hash(connection, spec.partition_key)
-        if found is None:
+            registered = registered_hash(connection, spec.partition_key)
+        if registered is None:
             with self._database.transaction() as connection:
-                self._insert_version(connection, spec, parent)
-                found = _registered_hash(connection, spec.partition_key)
-        if found != spec.spec_hash:
+                insert_version(connection, spec, parent)
+                registered = registered_hash(connection, spec.partition_key)
+        if registered != spec.spec_hash:
             raise StorageError(
-                f"{spec.partition_key} is already registered with hash {found}, but the new experiment has hash "
+                f"{spec.partition_key} is already registered with hash {registered}, but the new experiment has hash "
                 f"{spec.spec_hash}; change its description, which changes the hash"
             )
         return spec.partition_key
@@ -90,7 +91,7 @@ class Ledger:
             StorageError: if the version is not registered or is damaged.
             CodeMismatchError: if this code refuses the version or gives it another hash.
         """
-        return _parse_spec(partition_key, *self._version(partition_key))
+        return parse_spec(partition_key, *self._version(partition_key))
 
     def source_of(self, partition_key: str) -> str:
         """Source of prices of a registered version, also of one that this code refuses.
@@ -121,7 +122,7 @@ class Ledger:
         now = datetime.now(UTC)
         with self._database.transaction() as connection:
             for name in names:
-                insert = _insert_into(connection, SPECS).values(name=name, created_at=now, archived_at=now)
+                insert = insert_into(connection, SPECS).values(name=name, created_at=now, archived_at=now)
                 update = {"archived_at": sa.func.coalesce(SPECS.c.archived_at, now)}
                 connection.execute(insert.on_conflict_do_update(index_elements=["name"], set_=update))
 
@@ -144,15 +145,15 @@ class Ledger:
         Raises:
             StorageError: if the version is not registered, or the run belongs to another version.
         """
-        values = _running_row(row)
+        values = running_row(row)
         updates = {name: value for name, value in values.items() if name not in {"run_id", "spec_hash"}}
         with self._database.transaction() as connection:
             known = connection.execute(sa.select(RUNS.c.spec_hash).where(RUNS.c.run_id == row.run_id)).scalar()
             if known is not None and known != row.spec_hash:
                 raise StorageError(f"run {row.run_id} belongs to version {known}, not {row.spec_hash}")
-            if _registered_hash(connection, row.partition_key) != row.spec_hash:
+            if registered_hash(connection, row.partition_key) != row.spec_hash:
                 raise StorageError(f"run {row.run_id} needs {row.partition_key} to be registered first")
-            insert = _insert_into(connection, RUNS).values(**values, attempts=1)
+            insert = insert_into(connection, RUNS).values(**values, attempts=1)
             is_same_execution = sa.and_(RUNS.c.task_id == row.task_id, RUNS.c.status == "running")
             computed = {
                 "attempts": RUNS.c.attempts + sa.case((is_same_execution, 0), else_=1),
@@ -215,11 +216,8 @@ class Ledger:
         """Mark as interrupted the runs whose process or launcher is dead, and return their ids.
 
         Only processes on this machine can be checked. A run launched by Dagster ends with its launcher rather than
-        with its process, since every Dagster step has a process of its own.
-
-        Args:
-            dead_launchers: ids of Dagster runs that have ended.
-            reason: message for the runs of these launchers; by default their end alone.
+        with its process, since every Dagster step has a process of its own; its message is `reason`, by default its
+        launcher's end.
         """
         dead, closed = set(dead_launchers), []
         for run in self._read_runs(RUNS.c.status == "running"):
@@ -243,13 +241,8 @@ class Ledger:
     def open_look(self, window: SealedWindow, session_id: str, spec_hash: str, count_looks: CountLooks) -> int:
         """Record that a search session looks at a sealed window, and return the number of the look.
 
-        A session looks once: called again, it keeps its number, and its window grows with the market.
-
-        Args:
-            window: that is read.
-            session_id: of the session.
-            spec_hash: of the configuration that is tested.
-            count_looks: number of the earlier looks, by their windows, that precede this one.
+        A session looks once: called again, it keeps its number, and its window grows with the market. `count_looks`
+        counts the earlier looks, by their windows, that precede this one.
         """
         with self._database.transaction() as connection:
             return open_look(connection, window, session_id, spec_hash, count_looks)
@@ -280,13 +273,13 @@ class Ledger:
         Raises:
             NotFoundError: if no run or several runs match.
         """
-        found = self._read_runs(RUNS.c.run_id.startswith(prefix, autoescape=True)) if prefix else []
-        if not found:
+        runs = self._read_runs(RUNS.c.run_id.startswith(prefix, autoescape=True)) if prefix else []
+        if not runs:
             raise NotFoundError(f"no run's id begins with {prefix!r}; `nvtrader runs` lists them")
-        if len(found) > 1:
-            ids = ", ".join(run.run_id for run in found)
-            raise NotFoundError(f"{len(found)} runs begin with {prefix!r} ({ids}); give more of the id")
-        return found[0]
+        if len(runs) > 1:
+            ids = ", ".join(run.run_id for run in runs)
+            raise NotFoundError(f"{len(runs)} runs begin with {prefix!r} ({ids}); give more of the id")
+        return runs[0]
 
     def runs(self, *, with_deleted: bool = False) -> pl.DataFrame:
         """Runs, the one started last first."""
@@ -341,88 +334,12 @@ class Ledger:
             rows = connection.execute(sa.select(RUNS).where(where).order_by(RUNS.c.run_id)).mappings().all()
         return [LedgerRun.read({**row}) for row in rows]
 
-    def _insert_version(self, connection: sa.Connection, spec: ExperimentSpec, parent: str | None) -> None:
-        now = datetime.now(UTC)
-        newest = sa.select(VERSIONS.c.spec_hash).where(VERSIONS.c.name == spec.name)
-        before = connection.execute(newest.order_by(VERSIONS.c.created_at.desc()).limit(1)).scalar()
-        if parent is not None:
-            before = _registered_hash(connection, parent)
-            if before is None:
-                raise StorageError(f"experiment {parent}, the parent of {spec.partition_key}, is not registered")
-        connection.execute(
-            _insert_into(connection, SPECS).values(name=spec.name, created_at=now).on_conflict_do_nothing()
-        )
-        version = {"spec_hash": spec.spec_hash, "partition_key": spec.partition_key, "name": spec.name}
-        values = {**version, "content": canonical_json(spec), "parent_hash": before, "created_at": now}
-        connection.execute(_insert_into(connection, VERSIONS).values(values).on_conflict_do_nothing())
-
     def _frame(self, table: sa.Table, query: sa.Select[Any]) -> pl.DataFrame:
         with self._database.connection() as connection:
             rows = connection.execute(query).all()
         return pl.DataFrame([tuple(row) for row in rows], schema=polars_schema(table), orient="row")
 
 
-def _registered_hash(connection: sa.Connection, partition_key: str) -> str | None:
-    query = sa.select(VERSIONS.c.spec_hash).where(VERSIONS.c.partition_key == partition_key)
-    return connection.execute(query).scalar()
-
-
-def _insert_into(connection: sa.Connection, table: sa.Table) -> sqlite.Insert | postgresql.Insert:
-    """Insert statement of the dialect, which offers ON CONFLICT."""
-    return sqlite.insert(table) if connection.dialect.name == "sqlite" else postgresql.insert(table)
-
-
 def _require_run(connection: sa.Connection, run_id: str) -> None:
     if connection.execute(sa.select(RUNS.c.run_id).where(RUNS.c.run_id == run_id)).scalar() is None:
         raise StorageError(f"the ledger has no run {run_id}; begin it first")
-
-
-def _running_row(row: RunRow) -> dict[str, Any]:
-    """Values of a run that this process begins."""
-    pid, started_at = this_process()
-    given = row.model_dump(exclude={"snapshot_ids", "seeds"})
-    return {
-        **given,
-        "snapshot_ids": to_json(row.snapshot_ids),
-        "seeds": to_json(row.seeds),
-        "status": "running",
-        "host": host_name(),
-        "pid": pid,
-        "process_started_at": started_at,
-        "finished_at": None,
-        "message": None,
-        "deleted_at": None,
-    }
-
-
-def death_reason(run: LedgerRun, dead_launchers: Collection[str] = ()) -> str | None:
-    """Reason why a run cannot be running any more, or None if it may be."""
-    if run.dagster_run_id in dead_launchers:
-        return f"the Dagster run {run.dagster_run_id} ended before it did"
-    if run.dagster_run_id is None and run.host == host_name() and not is_alive(run.pid, run.process_started_at):
-        return f"its process {run.pid} on {run.host} ended without reporting"
-    return None
-
-
-def _parse_spec(partition_key: str, spec_hash: str, content: str) -> ExperimentSpec:
-    digest = hashlib.sha256(content.encode()).hexdigest()
-    if digest != spec_hash or not partition_key.endswith(f"@{short_id(digest)}"):
-        raise StorageError(
-            f"version {partition_key} is damaged: its content has the hash {digest}, not {spec_hash}; restore the "
-            "ledger from a backup"
-        )
-    from nvtrader_pipelines.experiments.spec import ExperimentSpec  # a third of a second; lists of runs need none
-
-    try:
-        spec = ExperimentSpec.model_validate_json(content)
-    except ValidationError as error:
-        raise CodeMismatchError(
-            f"version {partition_key} is refused by this code: {explain(error, ExperimentSpec)}; run it with the code "
-            "and the packages that registered it, or change its YAML and run the new version"
-        ) from error
-    if spec.spec_hash != spec_hash:
-        raise CodeMismatchError(
-            f"version {partition_key} is {spec.partition_key} with the defaults of this code; run it with the "
-            "code that registered it, or register its YAML again and run the new version"
-        )
-    return spec

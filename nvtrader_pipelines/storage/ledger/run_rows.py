@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict
 
 from nvtrader_pipelines.experiments.code_digest import code_of
+from nvtrader_pipelines.storage.ledger.processes import host_name, is_alive, this_process
 
 if TYPE_CHECKING:  # takes half a second to import
     from nvtrader_pipelines.experiments.plan import RunPlan
@@ -97,3 +98,30 @@ def to_json(value: Any) -> str:
 def metrics_to_json(metrics: Mapping[str, float]) -> str:
     """Encode metrics as JSON; values that are not finite become null."""
     return to_json({name: value if math.isfinite(value) else None for name, value in metrics.items()})
+
+
+def running_row(row: RunRow) -> dict[str, Any]:
+    """Values of a run that this process begins."""
+    pid, started_at = this_process()
+    given = row.model_dump(exclude={"snapshot_ids", "seeds"})
+    return {
+        **given,
+        "snapshot_ids": to_json(row.snapshot_ids),
+        "seeds": to_json(row.seeds),
+        "status": "running",
+        "host": host_name(),
+        "pid": pid,
+        "process_started_at": started_at,
+        "finished_at": None,
+        "message": None,
+        "deleted_at": None,
+    }
+
+
+def death_reason(run: LedgerRun, dead_launchers: Collection[str] = ()) -> str | None:
+    """Reason why a run cannot be running any more, or None if it may be."""
+    if run.dagster_run_id in dead_launchers:
+        return f"the Dagster run {run.dagster_run_id} ended before it did"
+    if run.dagster_run_id is None and run.host == host_name() and not is_alive(run.pid, run.process_started_at):
+        return f"its process {run.pid} on {run.host} ended without reporting"
+    return None

@@ -127,7 +127,7 @@ TABLES = (SPECS, VERSIONS, RUNS, POLICIES, EVENTS, LOOKS)
 
 def polars_schema(table: sa.Table) -> TableSchema:
     """Schema of the polars frame of a table."""
-    return TableSchema(*(Column(each.name, _polars_type(each.type), each.doc or "") for each in table.columns))
+    return TableSchema(*(Column(column.name, _polars_type(column.type), column.doc or "") for column in table.columns))
 
 
 def _polars_type(kind: sa.types.TypeEngine) -> pl.DataType:

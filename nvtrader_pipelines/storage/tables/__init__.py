@@ -1,5 +1,7 @@
 """All tables with their columns and partitions, grouped by subject."""
 
+from nvtrader_pipelines.market import tables as market
+from nvtrader_pipelines.market.features import feature_schema
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables.evaluation import (
     EVALUATIONS,
@@ -11,16 +13,6 @@ from nvtrader_pipelines.storage.tables.evaluation import (
     SCORECARDS,
     STRESS,
     VALIDATION,
-)
-from nvtrader_pipelines.storage.tables.market_tables import (
-    BARS,
-    CLEAN_BARS,
-    DELIVERIES,
-    FEATURES,
-    MARKET_PANEL,
-    QUARANTINE,
-    REGIMES,
-    RETURNS,
 )
 from nvtrader_pipelines.storage.tables.portfolio import (
     ACTIVE_POLICY,
@@ -51,6 +43,15 @@ from nvtrader_pipelines.storage.tables.rl import (
     TRAINING_CURVES,
     TRAJECTORIES,
 )
+
+BARS = Table("bronze", "bars", market.BARS, ("year",))
+DELIVERIES = Table("bronze", "deliveries", market.DELIVERIES)
+CLEAN_BARS = Table("silver", "clean_bars", market.CLEAN_BARS, ("year",))
+QUARANTINE = Table("silver", "quarantine", market.QUARANTINE, ("year",))
+RETURNS = Table("gold", "returns", market.RETURNS, ("year",))
+FEATURES = Table("gold", "features", feature_schema(), ("year",))
+REGIMES = Table("gold", "regimes", market.REGIMES)
+MARKET_PANEL = Table("gold", "market_panel", market.PANELS)
 
 PINNED = (BARS, CLEAN_BARS, RETURNS, FEATURES)  # tables whose snapshots panels and runs name
 TABLES: tuple[Table, ...] = (

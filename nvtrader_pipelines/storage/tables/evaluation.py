@@ -2,7 +2,7 @@
 
 import polars as pl
 
-from nvtrader_pipelines.components.columns import UTC_TIME, Column, TableSchema
+from nvtrader_pipelines.components.columns import UTC_TIME, Column, TableSchema, interval_bounds
 from nvtrader_pipelines.evaluation import verdict_tables as verdicts
 from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION, EXPERIMENT, RUN
 from nvtrader_pipelines.storage.table import BY_RUN, Table
@@ -41,8 +41,7 @@ _RESULTS = TableSchema(
     Column("sharpe_difference", pl.Float64, "Sharpe ratio less that of the best baseline; null for baselines"),
     EVALUATION.only("sharpe_difference_low", "sharpe_difference_high"),
     Column("information_ratio", pl.Float64, "annualized information ratio against the best baseline"),
-    Column("information_ratio_low", pl.Float64, "2.5 % bound of the information ratio, stationary bootstrap"),
-    Column("information_ratio_high", pl.Float64, "97.5 % bound of the information ratio, stationary bootstrap"),
+    interval_bounds("information_ratio", "bound of the information ratio, stationary bootstrap"),
     Column(
         "deflated_information_ratio",
         pl.Float64,

@@ -3,6 +3,7 @@
 import polars as pl
 
 from nvtrader_pipelines.components.columns import Column, TableSchema
+from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG, EQUITY, REWARD_TERM
 from nvtrader_pipelines.evaluation.verdict_tables import EXPERIMENT, RATIO_CURVE, RUN
 from nvtrader_pipelines.policies.rollout_tables import TRAINING_CURVE, TRAJECTORY
@@ -37,3 +38,12 @@ TRAJECTORIES = Table("rl", "trajectories", TableSchema(RUN, TRAJECTORY), BY_RUN)
 EQUITY_CURVES = Table("rl", "equity_curves", TableSchema(RUN, EQUITY), BY_RUN)
 ACTION_LOGS = Table("rl", "action_logs", TableSchema(RUN, ACTION_LOG), BY_RUN)
 REWARD_DECOMPOSITION = Table("rl", "reward_decomposition", TableSchema(RUN, REWARD_TERM), BY_RUN)
+VIEWED_BY_RUN = (TRAJECTORIES, EQUITY_CURVES, ACTION_LOGS, REWARD_DECOMPOSITION)
+
+
+def run_views(run_id: str) -> list[str]:
+    """Names of a run's views, `rl_<table>_run_<first 8 digits of its id>`.
+
+    Runs whose ids begin with the same digits share them.
+    """
+    return [f"rl_{table.table}_run_{short_id(run_id)}" for table in VIEWED_BY_RUN]

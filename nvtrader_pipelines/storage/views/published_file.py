@@ -51,8 +51,8 @@ def published_root(connection: duckdb.DuckDBPyConnection) -> Path | None:
 
 def read_query(connection: duckdb.DuckDBPyConnection, query: str) -> pl.DataFrame:
     """Run a query and return its rows; a statement without a result returns an empty frame."""
-    found = connection.sql(query)
-    return pl.DataFrame() if found is None else found.pl()
+    relation = connection.sql(query)
+    return pl.DataFrame() if relation is None else relation.pl()
 
 
 def one_line(error: duckdb.Error) -> str:

@@ -7,8 +7,8 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from nvtrader_pipelines.storage.damage.file_problems import rebuild_remedy
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.file_problems import rebuild_remedy
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views.published_file import (

@@ -8,7 +8,7 @@ import duckdb
 import polars as pl
 from pyiceberg.types import IcebergType, ListType, NestedField
 
-from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.evaluation.guard_telemetry import GUARDS
 from nvtrader_pipelines.storage.iceberg.commits import live_paths
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
@@ -18,7 +18,7 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import RUNS, TABLES
 from nvtrader_pipelines.storage.tables.research import ITERATION, SPANS
-from nvtrader_pipelines.storage.views.run_views import BY_RUN, run_views
+from nvtrader_pipelines.storage.tables.rl import VIEWED_BY_RUN, run_views
 
 BY_ASSET = """
 CREATE OR REPLACE VIEW {prefix}rl.actions_by_asset AS
@@ -115,7 +115,7 @@ def create_views(connection: duckdb.DuckDBPyConnection, store: Store, database: 
         _comment_column(connection, f"{prefix}{SPANS.name}", column.name, column.doc)
     runs = store.tables.read(RUNS, columns=["run_id"])
     for run_id in runs.filter(~pl.col("run_id").is_in(store.ledger.deleted_ids()))["run_id"]:
-        for table, view in zip(BY_RUN, run_views(run_id), strict=True):
+        for table, view in zip(VIEWED_BY_RUN, run_views(run_id), strict=True):
             rows = f"FROM {prefix}{table.name} WHERE starts_with(run_id, {quote_literal(short_id(run_id))})"
             connection.execute(f"CREATE OR REPLACE VIEW {prefix}main.{quote_identifier(view)} AS {rows}")
     mirror_ledger(connection, store.ledger, prefix)

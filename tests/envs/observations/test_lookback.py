@@ -78,5 +78,5 @@ def test_constant_feature_does_not_divide_by_zero():
 def test_window_without_eligible_names_cannot_be_fitted():
     panel = eventful_panel()
     panel = replace(panel, eligible=np.zeros_like(panel.eligible))
-    with pytest.raises(ValueError, match="from 2015-01-02 to"):
+    with pytest.raises(ValueError):
         LookbackObservation().fit(panel, 0, 99)

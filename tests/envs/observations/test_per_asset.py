@@ -84,5 +84,5 @@ def test_panel_without_a_required_feature_is_refused():
     without = type(panel)(
         **{**vars(panel), "features": panel.features[:, :, 1:], "feature_names": panel.feature_names[1:]}
     )
-    with pytest.raises(KeyError, match="'momentum_12_1'"):
+    with pytest.raises(KeyError):
         PerAssetObservation().start(without, ObservationScaler(), 20)

@@ -78,7 +78,7 @@ def test_regimes_and_slopes_do_not_look_ahead(t):
 
 
 def test_training_shorter_than_the_slopes_window_is_refused():
-    with pytest.raises(ValueError, match=r"21 sessions.* there are 20"):
+    with pytest.raises(ValueError):
         OBSERVATION.fit(PANEL, 10, 29)
 
 

@@ -40,7 +40,7 @@ def test_expected_shortfalls_of_many_rows_equal_single_ones(returns, level):
 
 
 def test_expected_shortfall_with_tail_below_one_is_refused():
-    with pytest.raises(ValueError, match=r"10 returns leave 0\.50"):
+    with pytest.raises(ValueError):
         expected_shortfalls(np.zeros((1, 10)), 0.95)
 
 

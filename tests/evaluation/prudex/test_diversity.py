@@ -46,7 +46,7 @@ def test_long_and_short_of_one_asset_have_correlation_minus_one():
 def test_average_correlation_skips_decisions_with_fewer_than_two_names():
     correlation = np.array([[1.0, 0.4], [0.4, 1.0]])
     assert average_correlation(np.array([[1.0, 0.0], [0.5, 0.5]]), correlation) == pytest.approx(0.4)
-    with pytest.raises(UndefinedStatisticError, match="no decision holds two names"):
+    with pytest.raises(UndefinedStatisticError):
         average_correlation(np.array([[1.0, 0.0], [0.0, 0.0]]), correlation)
 
 
@@ -67,23 +67,23 @@ def test_effective_bets_of_independent_and_identical_names():
 
 def test_cash_alone_is_no_bet():
     assert effective_bets(np.vstack([UNIFORM, np.zeros((1, N))]), np.eye(N)) == pytest.approx(N)
-    with pytest.raises(UndefinedStatisticError, match="no decision has risk"):
+    with pytest.raises(UndefinedStatisticError):
         effective_bets(np.zeros((3, N)), np.eye(N))
 
 
 @pytest.mark.parametrize("statistic", [average_correlation, effective_bets])
 @pytest.mark.parametrize(
-    ("held", "matrix", "told"),
+    ("held", "matrix"),
     [
-        (np.full((2, N), np.nan), np.eye(N), "10 not finite"),
-        (np.ones((2, N)), np.eye(N + 1), rf"needs \({N}, {N}\), got shape \({N + 1}, {N + 1}\)"),
-        (np.ones((2, N)), np.full((N, N), np.nan), "25 not finite"),
-        (np.ones(N), np.eye(N), r"needs \(decisions, names\)"),
-        (np.ones((0, N)), np.eye(N), r"got shape \(0, 5\)"),
+        (np.full((2, N), np.nan), np.eye(N)),
+        (np.ones((2, N)), np.eye(N + 1)),
+        (np.ones((2, N)), np.full((N, N), np.nan)),
+        (np.ones(N), np.eye(N)),
+        (np.ones((0, N)), np.eye(N)),
     ],
 )
-def test_what_does_not_fit_is_refused(statistic, held, matrix, told):
-    with pytest.raises(ValueError, match=told):
+def test_what_does_not_fit_is_refused(statistic, held, matrix):
+    with pytest.raises(ValueError):
         statistic(held, matrix)
 
 
@@ -113,5 +113,5 @@ def test_a_sample_is_seeded_and_the_same_seed_gives_the_same_bytes(two_ways):
 
 @pytest.mark.parametrize("actions", [np.zeros((0, 1)), np.random.default_rng(0).random((7, 3)), np.ones((50, 3))])
 def test_too_few_actions_or_all_the_same_have_no_picture(actions):
-    with pytest.raises(UndefinedStatisticError, match=r"t-SNE needs (8 actions|actions that differ)"):
+    with pytest.raises(UndefinedStatisticError):
         embed(actions)

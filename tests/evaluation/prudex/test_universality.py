@@ -30,11 +30,11 @@ def test_what_one_is_ahead_the_other_is_behind(values):
 
 
 def test_one_group_says_nothing_of_others():
-    with pytest.raises(UndefinedStatisticError, match="1 of at least 2"):
+    with pytest.raises(UndefinedStatisticError):
         share_ahead(np.array([1.0]), np.array([0.5]))
 
 
 @pytest.mark.parametrize(("mine", "market"), [([1.0, 2.0], [1.0]), ([1.0, np.nan], [1.0, 2.0])])
 def test_unequal_lengths_and_what_is_no_number_are_refused(mine, market):
-    with pytest.raises(ValueError, match="two finite arrays"):
+    with pytest.raises(ValueError):
         share_ahead(np.array(mine), np.array(market))

@@ -223,28 +223,28 @@ def test_after_the_minimum_track_record_the_probability_is_the_level(sharpe, ske
 
 
 @pytest.mark.parametrize(
-    ("call", "sentence"),
+    "call",
     [
-        (lambda: sharpe_moments(np.full(9, 0.001)), r"needs returns that vary, but all 9 are 0\.001"),
-        (lambda: sharpe_moments(np.array([0.1, 0.2, 0.3])), r"got shape \(3,\)"),
-        (lambda: sharpe_moments(np.zeros((5, 2))), r"got shape \(5, 2\)"),
-        (lambda: sharpe_moments(np.array([0.1, np.nan, 0.3, 0.4])), "finite returns, but 1 of 4 are NaN"),
-        (lambda: SharpeMoments(0.1, 100, 2.0, 4.0), "at least the squared skewness plus 1"),
-        (lambda: SharpeMoments(np.nan, 100), "moments must be finite"),
-        (lambda: SharpeMoments(0.1, 1), "at least two observations"),
-        (lambda: sharpe_ratio_error(SharpeMoments(1.0, 100, 2.0, 5.0)), "is not positive"),
-        (lambda: expected_maximum_sharpe(0, 0.1), r"1\+ trials"),
-        (lambda: expected_maximum_sharpe(5, -0.1), "variance of at least 0"),
-        (lambda: expected_maximum_sharpe(5, np.nan), "finite variance"),
-        (lambda: minimum_track_record_length(SharpeMoments(0.1, 9), 0.1), "no record is long enough"),
-        (lambda: minimum_track_record_length(SharpeMoments(0.1, 9), 0.0, 1.0), "confidence level"),
-        (lambda: effective_number_of_trials(0, 0.1), r"1\+ trials"),
-        (lambda: effective_number_of_trials(3, 1.1), r"within \[-1, 1\]"),
-        (lambda: probabilistic_sharpe_ratio(SharpeMoments(0.1, 9), np.nan), "finite, got nan"),
-        (lambda: sharpe_p_value(SharpeMoments(0.1, 9), np.inf), "finite, got inf"),
-        (lambda: minimum_track_record_length(SharpeMoments(0.1, 9), np.nan), "finite, got nan"),
+        lambda: sharpe_moments(np.full(9, 0.001)),
+        lambda: sharpe_moments(np.array([0.1, 0.2, 0.3])),
+        lambda: sharpe_moments(np.zeros((5, 2))),
+        lambda: sharpe_moments(np.array([0.1, np.nan, 0.3, 0.4])),
+        lambda: SharpeMoments(0.1, 100, 2.0, 4.0),
+        lambda: SharpeMoments(np.nan, 100),
+        lambda: SharpeMoments(0.1, 1),
+        lambda: sharpe_ratio_error(SharpeMoments(1.0, 100, 2.0, 5.0)),
+        lambda: expected_maximum_sharpe(0, 0.1),
+        lambda: expected_maximum_sharpe(5, -0.1),
+        lambda: expected_maximum_sharpe(5, np.nan),
+        lambda: minimum_track_record_length(SharpeMoments(0.1, 9), 0.1),
+        lambda: minimum_track_record_length(SharpeMoments(0.1, 9), 0.0, 1.0),
+        lambda: effective_number_of_trials(0, 0.1),
+        lambda: effective_number_of_trials(3, 1.1),
+        lambda: probabilistic_sharpe_ratio(SharpeMoments(0.1, 9), np.nan),
+        lambda: sharpe_p_value(SharpeMoments(0.1, 9), np.inf),
+        lambda: minimum_track_record_length(SharpeMoments(0.1, 9), np.nan),
     ],
 )
-def test_what_cannot_be_computed_is_refused_with_a_sentence(call, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_what_cannot_be_computed_is_refused(call):
+    with pytest.raises(ValueError):
         call()

@@ -89,5 +89,5 @@ def test_lead_of_constant_returns_is_undefined():
 
 @pytest.mark.parametrize(("trial", "base"), [(130, 129), (41, 41)])
 def test_lead_refuses_other_or_too_few_sessions(trial, base):
-    with pytest.raises(ValueError, match="a lead needs"):
+    with pytest.raises(ValueError):
         lead_of(RETURNS[:, :trial], RETURNS[:, :base], 252)

@@ -25,28 +25,22 @@ def test_a_holdout_keeps_to_the_days_that_were_chosen():
 
 
 @pytest.mark.parametrize(
-    ("splitter", "why"),
+    "splitter",
     [
-        (Holdout(train_first=date(1985, 1, 1)), "the sessions run from 1991-01-02"),
-        (Holdout(test_last=date(2055, 1, 1)), "set a later train_first or an earlier test_last"),
-        (Holdout(test_first=date(2050, 1, 1)), "tests 0 sessions from 2050-01-01"),
-        (Holdout(test_last=date(2010, 1, 12)), "tests 8 sessions from 2010-01-01 on, but a test needs 21"),
-        (Holdout(test_first=date(1991, 1, 3)), "no training session left before a purge of 6"),
-        (Holdout(train_first=date(2009, 12, 30)), "no training session left before a purge of 6"),
+        Holdout(train_first=date(1985, 1, 1)),
+        Holdout(test_last=date(2055, 1, 1)),
+        Holdout(test_first=date(2050, 1, 1)),
+        Holdout(test_last=date(2010, 1, 12)),
+        Holdout(test_first=date(1991, 1, 3)),
+        Holdout(train_first=date(2009, 12, 30)),
     ],
 )
-def test_a_holdout_outside_the_data_is_refused_in_a_sentence(splitter, why):
-    with pytest.raises(ValueError, match=why):
+def test_a_holdout_outside_the_data_is_refused(splitter):
+    with pytest.raises(ValueError):
         splitter.split(weekdays())
 
 
-@pytest.mark.parametrize(
-    ("days", "why"),
-    [
-        ({"train_first": date(2010, 1, 1)}, "set an earlier train_first"),
-        ({"test_last": date(2010, 1, 1)}, "set a later test_last"),
-    ],
-)
-def test_the_windows_of_a_holdout_are_in_order(days, why):
-    with pytest.raises(ValidationError, match=why):
+@pytest.mark.parametrize("days", [{"train_first": date(2010, 1, 1)}, {"test_last": date(2010, 1, 1)}])
+def test_the_windows_of_a_holdout_are_in_order(days):
+    with pytest.raises(ValidationError):
         Holdout(**days)

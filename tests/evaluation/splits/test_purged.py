@@ -32,7 +32,7 @@ def test_the_last_block_has_what_is_left_over():
 
 @pytest.mark.parametrize("blocks", [[(5, 9), (8, 12)], [(5, 9), (1, 3)], [(4, 1)]])
 def test_overlapping_blocks_are_refused(blocks):
-    with pytest.raises(ValueError, match="in time order without overlaps"):
+    with pytest.raises(ValueError):
         purged_stretches(30, blocks)
 
 
@@ -40,8 +40,8 @@ EITHER = pytest.mark.parametrize("member", [CombinatorialPurged, PurgedKFold])
 
 
 @EITHER
-def test_too_few_sessions_are_refused_in_a_sentence(member):
-    with pytest.raises(ValueError, match=r"at least 21 sessions, but 125 sessions make 6 blocks of 20; lower n_folds"):
+def test_too_few_sessions_are_refused(member):
+    with pytest.raises(ValueError):
         member().split(weekdays(n_sessions=126))
 
 
@@ -55,14 +55,14 @@ def test_the_shortest_calendar_that_fits_is_split(member):
 @pytest.mark.parametrize("sizes", [(20, 0), (0, 20), (6, 21), (9, 11)])
 def test_purge_and_embargo_longer_than_a_block_raise(member, sizes):
     splitter = member(purge_size=sizes[0], embargo_size=sizes[1])
-    with pytest.raises(ValueError, match=rf"less than 20 together.*they are {sizes[0]} and {sizes[1]}; lower them"):
+    with pytest.raises(ValueError):
         splitter.split(weekdays(n_sessions=127))
 
 
 @pytest.mark.parametrize(("sizes", "n_sessions"), [((3, 2), 91), ((6, 5), 181)])
-def test_a_split_that_leaves_nothing_to_train_on_is_refused_in_a_sentence(sizes, n_sessions):
+def test_a_split_that_leaves_nothing_to_train_on_is_refused(sizes, n_sessions):
     splitter = CombinatorialPurged(n_folds=sizes[0], n_test_folds=sizes[1])
-    with pytest.raises(ValueError, match=r"purge_size 6 and embargo_size 21 leave none in split 1"):
+    with pytest.raises(ValueError):
         splitter.split(weekdays(n_sessions=n_sessions))
 
 
@@ -79,16 +79,16 @@ def test_every_fold_has_something_to_train_on_or_a_sentence_says_why_not(splitte
 
 
 @pytest.mark.parametrize(
-    ("fields", "why"),
+    "fields",
     [
-        ({"n_folds": 4, "n_test_folds": 4}, "n_test_folds is 4 of 4 n_folds; lower n_test_folds"),
-        ({"n_folds": 4, "n_test_folds": 5}, "trains on what it does not test"),
-        ({"n_test_folds": 1}, "n_test_folds\n.*greater than or equal to 2"),
-        ({"n_folds": 2}, "n_folds\n.*greater than or equal to 3"),
-        ({"purge_size": -1}, "purge_size\n.*greater than or equal to 0"),
-        ({"n_folds": 20, "n_test_folds": 10}, "make 184756, more than 1000; lower n_folds"),
+        {"n_folds": 4, "n_test_folds": 4},
+        {"n_folds": 4, "n_test_folds": 5},
+        {"n_test_folds": 1},
+        {"n_folds": 2},
+        {"purge_size": -1},
+        {"n_folds": 20, "n_test_folds": 10},
     ],
 )
-def test_a_combination_that_cannot_be_is_refused_in_a_sentence(fields, why):
-    with pytest.raises(ValidationError, match=why):
+def test_a_combination_that_cannot_be_is_refused(fields):
+    with pytest.raises(ValidationError):
         CombinatorialPurged(**fields)

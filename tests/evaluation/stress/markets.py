@@ -1,10 +1,13 @@
 """Small markets to stress: constant prices and random walks."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount
 from nvtrader_pipelines.evaluation.stress.price_arrays import PriceArrays
 from nvtrader_pipelines.evaluation.stress.scenario import OutOfSample, PanelChoice, UnstressedMarket
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from tests.markets import synthetic_sessions, synthetic_symbols
 
@@ -30,14 +33,24 @@ def random_walks(n_symbols=4, seed=0, opens=True, volume=True) -> PriceArrays:
         0.997 * np.minimum(open_prices, closes),
         closes,
         generator.integers(10_000, 90_000, shape).astype(float) if volume else unknown,
+        NEW_YORK,
     )
+
+
+def without(prices, start, stop, names) -> PriceArrays:
+    """Remove the bars of some names (N,) from session `start` up to, not including, `stop`."""
+    arrays = {name: getattr(prices, name).copy() for name in ("opens", "highs", "lows", "closes", "volumes")}
+    for array in arrays.values():
+        array[start:stop, names] = np.nan
+    return replace(prices, **arrays)
 
 
 def still(n_symbols=4) -> PriceArrays:
     """Names whose prices never change."""
     level = np.full((N_SESSIONS, n_symbols), 100.0)
     sessions, symbols = synthetic_sessions(N_SESSIONS), synthetic_symbols(n_symbols)
-    return PriceArrays("synthetic", sessions, symbols, level, level, level, level, np.full_like(level, np.nan))
+    unknown = np.full_like(level, np.nan)
+    return PriceArrays("synthetic", sessions, symbols, level, level, level, level, unknown, NEW_YORK)
 
 
 def day(prices, t):
@@ -55,7 +68,7 @@ def unstressed_market(prices=None, *parts, max_gap=5) -> UnstressedMarket:
     """The market with its last 100 sessions as the window."""
     prices = random_walks() if prices is None else prices
     return UnstressedMarket.of(
-        prices.rows(), parts or (judged(prices),), (WINDOW, BEFORE), PanelChoice(max_gap=max_gap)
+        prices.rows(), parts or (judged(prices),), (WINDOW, BEFORE), PanelChoice(NEW_YORK, max_gap=max_gap)
     )
 
 

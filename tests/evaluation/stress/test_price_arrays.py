@@ -4,6 +4,7 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from nvtrader_pipelines.evaluation.stress.price_arrays import PriceArrays
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.market.tables import KEY
 from tests.evaluation.stress.markets import random_walks
 from tests.markets import csv_file, market_tables, synthetic_bars
@@ -14,13 +15,13 @@ def test_price_arrays_round_trip_to_identical_rows(opens, volume):
     bars = synthetic_bars(40, opens=opens, volume=volume)
     gaps = (pl.col("symbol") == "AAA") & pl.int_range(pl.len()).is_in([0, 7, 8, 39])
     returns = market_tables(csv_file(bars.filter(~gaps))).returns
-    assert_frame_equal(PriceArrays.of(returns).rows().sort(KEY), returns.sort(KEY), check_exact=True)
+    assert_frame_equal(PriceArrays.of(returns, NEW_YORK).rows().sort(KEY), returns.sort(KEY), check_exact=True)
 
 
 def test_price_arrays_reject_two_sources():
     rows = random_walks().rows()
-    with pytest.raises(ValueError, match="exactly one source"):
-        PriceArrays.of(pl.concat([rows, rows.with_columns(source=pl.lit("other"))]))
+    with pytest.raises(ValueError):
+        PriceArrays.of(pl.concat([rows, rows.with_columns(source=pl.lit("other"))]), NEW_YORK)
 
 
 def test_scaled_keeps_bits_at_factor_one_and_extends_the_last_factor():
@@ -41,10 +42,3 @@ def test_scaled_high_and_low_keep_their_ratio_to_the_body():
     np.testing.assert_allclose(scaled.highs[100], 1.003 * prices.opens[100], rtol=1e-14)
     np.testing.assert_allclose(scaled.lows[100], 0.997 * 0.5 * prices.closes[100], rtol=1e-14)
     np.testing.assert_array_equal(scaled.highs[101:], 0.5 * prices.highs[101:])
-
-
-def test_without_does_not_change_the_original_prices():
-    prices = random_walks()
-    missing = prices.without(10, 12, np.array([True, False, False, True]))
-    assert np.argwhere(~missing.has_price).tolist() == [[10, 0], [10, 3], [11, 0], [11, 3]]
-    assert prices.has_price.all()

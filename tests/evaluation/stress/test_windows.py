@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.evaluation.stress import CostTimes, HistoricWindow
+from nvtrader_pipelines.evaluation.stress import HistoricWindow
 from nvtrader_pipelines.evaluation.stress.scenario import ScenarioUnavailableError
-from nvtrader_pipelines.portfolio.costs import SquareRootImpact, VolatilitySpread
 from tests.evaluation.stress.markets import JUDGED_FROM, day, judged, random_walks, unstressed_market
 
 GENERATOR = np.random.default_rng(0)
@@ -36,40 +34,21 @@ def test_partly_tested_historic_window_plays_that_part_with_a_note():
 
 def test_untested_historic_window_is_unavailable():
     prices = random_walks()
-    with pytest.raises(ScenarioUnavailableError, match="the folds test 0 sessions from 2008-01-01 to 2008-12-31"):
+    with pytest.raises(ScenarioUnavailableError):
         HistoricWindow().apply(unstressed_market(prices), GENERATOR)
-    with pytest.raises(ScenarioUnavailableError, match="the folds test 20 sessions"):
+    with pytest.raises(ScenarioUnavailableError):
         window(prices, 450, 469).apply(unstressed_market(prices), GENERATOR)
 
 
 def test_historic_window_with_untested_hole_is_unavailable():
     prices = random_walks()
     market = unstressed_market(prices, judged(prices, JUDGED_FROM, 470), judged(prices, 480))
-    with pytest.raises(ScenarioUnavailableError, match="no policy may be judged on every session"):
+    with pytest.raises(ScenarioUnavailableError):
         window(prices, 450, 500).apply(market, GENERATOR)
 
 
 def test_historic_window_is_named_by_its_years():
     assert HistoricWindow().name == "historic_2008"
     assert HistoricWindow(first=date(2000, 3, 1), last=date(2002, 10, 9)).name == "historic_2000-2002"
-    with pytest.raises(ValidationError, match="begins before it ends"):
+    with pytest.raises(ValidationError):
         HistoricWindow(first=date(2008, 1, 1), last=date(2008, 1, 1) - timedelta(days=1))
-
-
-def test_cost_times_changes_costs_only():
-    market = unstressed_market()
-    (stressed,) = CostTimes(factor=5.0).apply(market, GENERATOR)
-    assert stressed.panel is market.unstressed().panel
-    assert (stressed.cost_factor, stressed.blocks) == (5.0, market.unstressed().blocks)
-
-
-def test_with_costs_times_multiplies_every_cost():
-    models = (VolatilitySpread(), SquareRootImpact())
-    spec = EnvSpec(turnover_cost_bps=50.0, costs=models)
-    panel = unstressed_market().unstressed().panel
-    trades, at = np.array([[0.3, -0.2, 0.0, 0.1]]), np.array([50])
-    cost, dearer = (
-        [model.start(panel)(trades, at)[0] for model in each.cost_models] for each in (spec, spec.scale_costs(5.0))
-    )
-    assert cost[0] == pytest.approx(0.003)
-    np.testing.assert_allclose(dearer, 5.0 * np.array(cost), rtol=1e-12)

@@ -103,7 +103,7 @@ def test_absent_columns_are_null():
 
 
 def test_header_without_date_or_close_is_refused():
-    with pytest.raises(UnreadableFile, match="when, price") as refusal:
+    with pytest.raises(UnreadableFile) as refusal:
         rows_of("when,price\n2020-01-02,3\n")
     assert refusal.value.rule == "unknown_header"
 
@@ -181,7 +181,7 @@ def test_numbers_that_may_be_symbols_are_refused_by_their_column(column):
 
 @pytest.mark.parametrize("coarse", ["security", "instrument", "contract", "pair"])
 def test_column_of_symbols_beside_a_finer_one_is_refused(coarse):
-    with pytest.raises(UnreadableFile, match="isin") as refusal:
+    with pytest.raises(UnreadableFile) as refusal:
         rows_of(f"date,{coarse},isin,close\n2020-01-02,common,US1,3\n2020-01-02,common,US2,2\n", "x.csv")
     assert refusal.value.rule == "unknown_symbol"
 

@@ -45,14 +45,14 @@ def test_files_of_a_dropped_source_do_not_become_those_of_landing():
 
 
 @pytest.mark.parametrize(
-    ("sources", "problem"),
+    "sources",
     [
-        ([COINS, COINS], "coins occurs twice"),
-        ([{**COINS, "calendar": "XNYC"}], "XNYC"),
-        ([{**COINS, "name": "../coins"}], "pattern"),
-        ([{"kind": "sample", "name": "other"}], "sample"),
+        [COINS, COINS],
+        [{**COINS, "calendar": "XNYC"}],
+        [{**COINS, "name": "../coins"}],
+        [{"kind": "sample", "name": "other"}],
     ],
 )
-def test_source_that_cannot_be_told_from_others_is_refused(sources, problem):
-    with pytest.raises(ValidationError, match=problem):
+def test_source_that_cannot_be_told_from_others_is_refused(sources):
+    with pytest.raises(ValidationError):
         market(*sources)

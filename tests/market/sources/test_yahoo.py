@@ -39,7 +39,7 @@ def test_yahoo_delivers_raw_and_adjusted_closes_per_symbol(monkeypatch):
 
 def test_yahoo_without_the_extra_is_unavailable(monkeypatch):
     monkeypatch.setitem(sys.modules, "yfinance", None)
-    with pytest.raises(SourceUnavailable, match="pip install"):
+    with pytest.raises(SourceUnavailable):
         YahooSource().deliveries(())
 
 
@@ -49,11 +49,11 @@ def test_yahoo_offline_is_unavailable(monkeypatch, failure):
         raise failure
 
     fake_yfinance(monkeypatch, history)
-    with pytest.raises(SourceUnavailable, match="'SPY'"):
+    with pytest.raises(SourceUnavailable):
         YahooSource().deliveries(())
 
 
 def test_yahoo_with_empty_answer_is_unavailable(monkeypatch):
     fake_yfinance(monkeypatch, lambda symbol, **options: pd.DataFrame())
-    with pytest.raises(SourceUnavailable, match="'SPY'"):
+    with pytest.raises(SourceUnavailable):
         YahooSource().deliveries(())

@@ -13,11 +13,10 @@ BOTH_WAYS = pytest.mark.parametrize("leave_one_out", [False, True])
 @cases("nemo_rl", function="calculate_baseline_and_std_per_prompt")
 def test_group_baseline_and_deviation_match_nemo_rl(case):
     inputs, expected = case["inputs"], case["expected"]
-    groups, valid = group_numbers(inputs["prompts"]), tensor(inputs["valid_mask"])
-    way = {"leave_one_out": inputs["leave_one_out_baseline"]}
-    baseline, deviation = group_baseline(tensor(inputs["rewards"]), groups, valid, **way)
+    groups, way = group_numbers(inputs["prompts"]), {"leave_one_out": inputs["leave_one_out_baseline"]}
+    baseline, deviation = group_baseline(tensor(inputs["rewards"]), groups, **way)
     if "std_rewards" in inputs:
-        deviation = group_baseline(tensor(inputs["std_rewards"]), groups, valid, **way)[1]
+        deviation = group_baseline(tensor(inputs["std_rewards"]), groups, **way)[1]
     assert_close(baseline, expected["baseline"])
     true = expected.get("true_std_ddof1")  # where NeMo-RL's single precision has lost it
     assert_close(deviation, expected["std"] if true is None else [true] * len(groups))

@@ -26,5 +26,5 @@ def test_every_update_setting_changes_the_tensors():
 def test_one_step_is_the_shortest_rollout():
     agent = small(A2cAgent).model_copy(update={"n_steps": 1})
     assert torch.isfinite(agent.train(PANEL, SPEC, WINDOW, 0).tensors["log_std"]).all()
-    with pytest.raises(ValidationError, match="n_steps"):
+    with pytest.raises(ValidationError):
         A2cAgent(n_steps=0)

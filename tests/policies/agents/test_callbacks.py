@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.envs.observations.hashing import observation_hashes
+from nvtrader_pipelines.envs.observations.builder import observation_hashes
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
 from nvtrader_pipelines.policies.agents import CURVE_POINTS, TrainingHooks
 from nvtrader_pipelines.policies.agents.callbacks import TrainingLog

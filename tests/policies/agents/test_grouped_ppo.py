@@ -124,7 +124,7 @@ def foreign(content):
 )
 def test_damaged_or_foreign_checkpoint_raises(broken):
     hooks = TrainingHooks(resume_from=broken(checkpoint_of(agent_with())))
-    with pytest.raises(CheckpointError, match="cannot be used"):
+    with pytest.raises(CheckpointError):
         agent_with().train(PANEL, SPEC, WINDOW, 1, hooks)
 
 
@@ -199,7 +199,7 @@ def test_critic_learns_only_if_the_advantage_uses_it(advantage):
 
 @pytest.mark.parametrize("advantage", [GrpoAdvantage(), ReinforcePlusPlusAdvantage(baseline="leave_one_out")])
 def test_an_advantage_that_compares_needs_groups(advantage):
-    with pytest.raises(ValidationError, match="at least 2, but it is 1"):
+    with pytest.raises(ValidationError):
         agent_with(advantage, group_size=1)
 
 

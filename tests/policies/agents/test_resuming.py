@@ -64,5 +64,5 @@ def test_every_backbone_is_resumed_bit_for_bit(backbone):
 
 @pytest.mark.parametrize("member", OTHERS)
 def test_non_resumable_agent_raises_for_a_checkpoint(member):
-    with pytest.raises(CheckpointError, match="cannot be resumed"):
+    with pytest.raises(CheckpointError):
         tiny(member).train(PANEL, SPEC, WINDOW, 0, TrainingHooks(resume_from=b"any"))

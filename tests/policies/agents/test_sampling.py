@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 import torch
 
-from nvtrader_pipelines.envs.observations.hashing import observation_hashes
+from nvtrader_pipelines.envs.observations.builder import observation_hashes
 from nvtrader_pipelines.policies.agents import sampling
 from nvtrader_pipelines.policies.agents.sampling import EpisodeSampler
 from nvtrader_pipelines.policies.rollout_tables import STEP

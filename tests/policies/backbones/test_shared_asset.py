@@ -54,7 +54,7 @@ def test_shared_network_size_is_independent_of_the_number_of_names():
 
 
 def test_shared_network_raises_for_another_observation():
-    with pytest.raises(ValueError, match="needs the per_asset observation"):
+    with pytest.raises(ValueError):
         built(SharedAssetBackbone(), columns=COLUMNS + 1)
 
 

@@ -120,7 +120,7 @@ def test_window_ends_with_the_last_return_of_each_name():
 @EACH
 def test_observation_without_a_window_raises(backbone):
     assert backbone.needs_window
-    with pytest.raises(ValueError, match="window"):
+    with pytest.raises(ValueError):
         backbone.extractor(ObservationLayout(20, N, lookback=0))
 
 

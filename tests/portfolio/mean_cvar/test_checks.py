@@ -31,65 +31,47 @@ def aimed(**objective):
 
 
 MALFORMED = {
-    "no_names": (given_names(), "at least one name, but none was given; give"),
-    "name_twice": (given_names("A", "B", "A"), r"must differ, but \['A'\] are given more than once; drop"),
-    "floor_shape": (limited(floor=np.zeros(3)), r"floor must be a number or have shape \(4,\), but has \(3,\); give"),
-    "cap_missing": (
-        limited(cap=np.array([1, 1, np.nan, 1])),
-        "cap must be finite and at most .*, but is .*nan.*; replace",
-    ),
-    "negative_cap": (limited(cap=-0.1, floor=-0.2), "caps must be at least 0, but 'N0' has -0.1; to force"),
-    "cash_order": (
-        limited(cash_floor=0.3, cash_ceiling=0.2),
-        "cash_floor <= cash_ceiling <= 1, but they are 0.3 and 0.2",
-    ),
-    "cash_above_all": (limited(cash_floor=1.2), "they are 1.2 and 1.2; swap or lower"),
-    "cash_missing": (limited(cash_floor=np.nan), "they are nan and nan"),
-    "turnover": (limited(turnover=-0.1), "turnover must be finite and at least 0, but is -0.1; None"),
-    "gross": (limited(gross=np.inf), "gross must be finite and at least 0, but is inf; None"),
-    "sector_of_stranger": (limited(sectors={"X": "a"}), r"\['X'\] are not among them; drop"),
-    "sector_without_names": (limited(sector_caps={"a": 0.5}), r"none is in \['a'\]; assign names"),
-    "sector_cap": (limited(**SECTORS, sector_caps={"a": np.nan}), "cap of sector 'a' must be finite, but is nan; drop"),
-    "level_0": (aimed(confidence_level=0.0), "between 0 and 1, but is 0.0; 0.95"),
-    "level_1": (aimed(confidence_level=1.0), "between 0 and 1, but is 1.0; 0.95"),
-    "level_missing": (aimed(confidence_level=np.nan), "between 0 and 1, but is nan; 0.95"),
-    "risk_aversion": (aimed(risk_aversion=0.0), "risk_aversion must be from .* but is 0.0"),
-    "volatility_penalty": (aimed(volatility_penalty=-1.0), "at least 0, but is -1.0; 0 drops"),
-    "cost": (aimed(cost_bps=-1.0), "cost_bps must be at least 0, but is -1.0"),
-    "cost_nan": (aimed(cost_bps=np.nan), "cost_bps must be finite"),
-    "cost_shape": (aimed(cost_bps=np.zeros(3)), r"cost_bps must be a number or have shape \(4,\), but has \(3,\)"),
-    "level_shape": (
-        aimed(confidence_level=np.full(4, 0.9)),
-        r"confidence_level must be one number, but has shape \(4,\)",
-    ),
-    "risk_aversion_missing": (aimed(risk_aversion=np.nan), "risk_aversion must be from .* but is nan"),
-    "risk_aversion_infinite": (aimed(risk_aversion=np.inf), "risk_aversion must be from .* but is inf"),
-    "penalty_missing": (
-        aimed(volatility_penalty=np.nan),
-        "volatility_penalty must be finite and at least 0, but is nan",
-    ),
-    "distance": (limited(distance=-0.1), "distance must be finite and at least 0, but is -0.1; None"),
-    "center_shape": (limited(center=np.ones(3)), r"center must be a number or have shape \(4,\), but has \(3,\)"),
-    "turnover_missing": (limited(turnover=np.nan), "turnover must be finite and at least 0, but is nan"),
-    "turnover_shape": (limited(turnover=np.ones(4)), r"turnover must be one number, but has shape \(4,\); give"),
-    "gross_missing": (limited(gross=np.nan), "gross must be finite and at least 0, but is nan"),
-    "floor_missing": (limited(floor=-np.inf), "floor must be finite and at most .*, but is .*-inf"),
-    "ceiling_missing": (limited(cash_ceiling=np.nan), "they are 0.0 and nan"),
-    "cost_missing": (aimed(cost_bps=np.full(4, np.inf)), "cost_bps must be finite"),
+    "no_names": given_names(),
+    "name_twice": given_names("A", "B", "A"),
+    "floor_shape": limited(floor=np.zeros(3)),
+    "cap_missing": limited(cap=np.array([1, 1, np.nan, 1])),
+    "negative_cap": limited(cap=-0.1, floor=-0.2),
+    "cash_order": limited(cash_floor=0.3, cash_ceiling=0.2),
+    "cash_above_all": limited(cash_floor=1.2),
+    "cash_missing": limited(cash_floor=np.nan),
+    "turnover": limited(turnover=-0.1),
+    "gross": limited(gross=np.inf),
+    "sector_of_stranger": limited(sectors={"X": "a"}),
+    "sector_without_names": limited(sector_caps={"a": 0.5}),
+    "sector_cap": limited(**SECTORS, sector_caps={"a": np.nan}),
+    "level_0": aimed(confidence_level=0.0),
+    "level_1": aimed(confidence_level=1.0),
+    "level_missing": aimed(confidence_level=np.nan),
+    "risk_aversion": aimed(risk_aversion=0.0),
+    "volatility_penalty": aimed(volatility_penalty=-1.0),
+    "cost": aimed(cost_bps=-1.0),
+    "cost_nan": aimed(cost_bps=np.nan),
+    "cost_shape": aimed(cost_bps=np.zeros(3)),
+    "level_shape": aimed(confidence_level=np.full(4, 0.9)),
+    "risk_aversion_missing": aimed(risk_aversion=np.nan),
+    "risk_aversion_infinite": aimed(risk_aversion=np.inf),
+    "penalty_missing": aimed(volatility_penalty=np.nan),
+    "distance": limited(distance=-0.1),
+    "center_shape": limited(center=np.ones(3)),
+    "turnover_missing": limited(turnover=np.nan),
+    "turnover_shape": limited(turnover=np.ones(4)),
+    "gross_missing": limited(gross=np.nan),
+    "floor_missing": limited(floor=-np.inf),
+    "ceiling_missing": limited(cash_ceiling=np.nan),
+    "cost_missing": aimed(cost_bps=np.full(4, np.inf)),
 }
 UNATTAINABLE = {
-    "floor_above_cap": (limited(floor=0.4, cap=0.3), "at most the caps, but 'N0' has -0.1 for cap - floor; lower"),
-    "floors": (limited(floor=0.25, cash_floor=0.1), "at most 1 - cash_floor = 0.9, but sum to 1 over 4 names; lower"),
-    "caps": (limited(cap=0.2, cash_floor=0.1), "at least 1 - cash = 0.9, but sum to 0.8 over 4 names; raise"),
-    "gross": (limited(gross=0.8, cash_floor=0.1), "gross limit must be at least 1 - cash = 0.9, but is 0.8; raise"),
-    "sector_floors": (
-        limited(**SECTORS, floor=0.2, sector_caps={"a": 0.3}),
-        "floors in sector 'a' must sum to at most its cap 0.3, but sum to 0.4; lower",
-    ),
-    "sector_caps": (
-        limited(**SECTORS, cap=0.4, sector_caps={"a": 0.2, "b": 0.1}),
-        "hold 1 - cash = 1, but hold 0.7 at most; raise the sector caps",
-    ),
+    "floor_above_cap": limited(floor=0.4, cap=0.3),
+    "floors": limited(floor=0.25, cash_floor=0.1),
+    "caps": limited(cap=0.2, cash_floor=0.1),
+    "gross": limited(gross=0.8, cash_floor=0.1),
+    "sector_floors": limited(**SECTORS, floor=0.2, sector_caps={"a": 0.3}),
+    "sector_caps": limited(**SECTORS, cap=0.4, sector_caps={"a": 0.2, "b": 0.1}),
 }
 SCENARIOS = drawn(100, 4)
 MISSING = SCENARIOS.copy()
@@ -97,43 +79,39 @@ MISSING[7, 2] = np.nan
 INFINITE = SCENARIOS.copy()
 INFINITE[3, 1] = -np.inf
 BAD_INPUTS = {
-    "one_axis": (SCENARIOS[0], {}, r"scenarios must have shape \(S, 4\), but have \(4,\); give one column"),
-    "columns": (SCENARIOS[:, :3], {}, r"scenarios must have shape \(S, 4\), but have \(100, 3\)"),
-    "missing": (MISSING, {}, "must be finite, but 1 are not, the first at row 7 and column 2; drop"),
-    "infinite": (INFINITE, {}, "must be finite, but 1 are not, the first at row 3 and column 1; drop"),
-    "tail": (SCENARIOS[:19], {}, "tail of at least one return, but 19 scenarios leave 0.95; lower"),
-    "current_shape": (SCENARIOS, {"current": np.ones(5)}, r"current must have shape \(4,\), but has \(5,\)"),
-    "current_missing": (SCENARIOS, {"current": np.full(4, np.nan)}, "current must be finite"),
-    "current_number": (
-        SCENARIOS,
-        {"current": 0.25},
-        r"current must have shape \(4,\), but has \(\); give one per name",
-    ),
-    "mean_number": (SCENARIOS, {"expected_returns": 0.1}, r"expected_returns must have shape \(4,\), but has \(\)"),
-    "scale": (1e200 * SCENARIOS, {}, r"scenarios must be at most 1e\+100, but hold .*e\+19.; give simple returns"),
-    "mean_scale": (SCENARIOS, {"expected_returns": np.full(4, 1e200)}, r"at most 1e\+100, but is .*1.e\+200"),
-    "mean_missing": (SCENARIOS, {"expected_returns": np.full(4, np.inf)}, "expected_returns must be finite"),
+    "one_axis": (SCENARIOS[0], {}),
+    "columns": (SCENARIOS[:, :3], {}),
+    "missing": (MISSING, {}),
+    "infinite": (INFINITE, {}),
+    "tail": (SCENARIOS[:19], {}),
+    "current_shape": (SCENARIOS, {"current": np.ones(5)}),
+    "current_missing": (SCENARIOS, {"current": np.full(4, np.nan)}),
+    "current_number": (SCENARIOS, {"current": 0.25}),
+    "mean_number": (SCENARIOS, {"expected_returns": 0.1}),
+    "scale": (1e200 * SCENARIOS, {}),
+    "mean_scale": (SCENARIOS, {"expected_returns": np.full(4, 1e200)}),
+    "mean_missing": (SCENARIOS, {"expected_returns": np.full(4, np.inf)}),
 }
 
 
-@pytest.mark.parametrize(("build", "message"), MALFORMED.values(), ids=MALFORMED)
-def test_malformed_program_is_rejected_at_construction(build, message):
-    with pytest.raises(ValueError, match=message) as refused:
+@pytest.mark.parametrize("build", MALFORMED.values(), ids=MALFORMED)
+def test_malformed_program_is_rejected_at_construction(build):
+    with pytest.raises(ValueError) as refused:
         build()
     assert not isinstance(refused.value, InfeasibleError)
 
 
-@pytest.mark.parametrize(("build", "message"), UNATTAINABLE.values(), ids=UNATTAINABLE)
-def test_limits_without_a_portfolio_are_infeasible_at_construction(build, message):
-    with pytest.raises(InfeasibleError, match=message):
+@pytest.mark.parametrize("build", UNATTAINABLE.values(), ids=UNATTAINABLE)
+def test_limits_without_a_portfolio_are_infeasible_at_construction(build):
+    with pytest.raises(InfeasibleError):
         build()
 
 
-@pytest.mark.parametrize(("scenarios", "inputs", "message"), BAD_INPUTS.values(), ids=BAD_INPUTS)
-def test_malformed_inputs_are_rejected(scenarios, inputs, message):
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize(("scenarios", "inputs"), BAD_INPUTS.values(), ids=BAD_INPUTS)
+def test_malformed_inputs_are_rejected(scenarios, inputs):
+    with pytest.raises(ValueError):
         MeanCvar(names(4)).solve(scenarios, **inputs)
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError):
         MeanCvar(names(4)).reference(scenarios, **inputs)
 
 
@@ -141,25 +119,18 @@ def test_malformed_inputs_are_rejected(scenarios, inputs, message):
     "program", [{"constraints": Constraints(turnover=0.1)}, {"objective": Objective(cost_bps=1.0)}]
 )
 def test_turnover_and_cost_require_current_weights(program):
-    with pytest.raises(ValueError, match="needs current weights, but none were given; pass `current`"):
+    with pytest.raises(ValueError):
         MeanCvar(names(4), **program).solve(SCENARIOS)
 
 
-@pytest.mark.parametrize(
-    ("factor", "message"),
-    [
-        (None, "needs a covariance, but none was given; pass"),
-        (np.ones((3, 4)), r"shape \(4, K\), but has \(3, 4\); transpose"),
-        (np.full((4, 4), np.nan), r"must be finite, at most 1e\+100 and of shape \(4, K\)"),
-    ],
-)
-def test_volatility_penalty_requires_a_covariance_factor(factor, message):
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize("factor", [None, np.ones((3, 4)), np.full((4, 4), np.nan)])
+def test_volatility_penalty_requires_a_covariance_factor(factor):
+    with pytest.raises(ValueError):
         MeanCvar(names(4), objective=Objective(volatility_penalty=1.0)).solve(SCENARIOS, volatility_factor=factor)
 
 
 def test_unknown_method_is_rejected():
-    with pytest.raises(ValueError, match=r"must be one of \['cuts', 'rockafellar_uryasev'\], but is 'simplex'; choose"):
+    with pytest.raises(ValueError):
         MeanCvar(names(4)).solve(SCENARIOS, method="simplex")
 
 
@@ -203,8 +174,7 @@ def test_required_turnover_is_the_minimum_of_a_linear_program(seed):
     enough, short = least + 1e-6, least - 1e-6
     limits = {"cap": cap, "cash_floor": cash}
     assert solved(SCENARIOS, Constraints(**limits, turnover=enough), current=current).turnover <= enough + 1e-9
-    needed = rf"need a one-way turnover of {least:.6g}, but the budget is {short:g}; raise"
-    with pytest.raises(InfeasibleError, match=needed):
+    with pytest.raises(InfeasibleError):
         solved(SCENARIOS, Constraints(**limits, turnover=short), current=current)
 
 

@@ -4,8 +4,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from nvtrader_pipelines.desk.desk import Desk
+from nvtrader_pipelines.service.api.access import Access, Guard
 from nvtrader_pipelines.service.api.app import create_app
-from nvtrader_pipelines.service.api.guard import Access, Guard
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import copy_home
 

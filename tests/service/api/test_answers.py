@@ -1,11 +1,22 @@
 """Answers kept until their sources change."""
 
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from nvtrader_pipelines import Pipeline
 from nvtrader_pipelines.service.api.answers import MAX_KEPT, Answers
+from nvtrader_pipelines.service.api.context import Context
+from nvtrader_pipelines.service.api.page.live_page import SECTIONS
+from nvtrader_pipelines.storage.read_sources import _stamps, note_read, recording
+from nvtrader_pipelines.storage.store import Store
+from scripts.build_docs import OPERATIONS
+from tests.research.sessions import JournalBuilder, a_session, write_session
+
+KEPT = {one.route: (family, one) for family, _, _, one in OPERATIONS if one.is_kept}
 
 
 def answers_of(home, sources):
@@ -13,10 +24,12 @@ def answers_of(home, sources):
 
     def ask(key="a"):
         def read():
+            for source in sources:
+                note_read(source)
             calls.append(key)
             return {"n": len(calls)}
 
-        return answers.get((key,), sources, read).body
+        return answers.get((key,), read).body
 
     return ask, calls
 
@@ -46,9 +59,8 @@ def test_answer_is_read_again_when_a_source_changes(home):
     assert len(calls) == 5
 
 
-@pytest.mark.parametrize("url", ["postgresql://user@host/name", "sqlite:////tmp/other.db"])
-def test_answers_of_a_ledger_elsewhere_are_read_each_time(home, monkeypatch, url):
-    monkeypatch.setenv("NVTRADER_LEDGER_URL", url)
+def test_answers_of_a_ledger_in_postgres_are_read_each_time(home, monkeypatch):
+    monkeypatch.setenv("NVTRADER_LEDGER_URL", "postgresql://user@host/name")
     ask, calls = answers_of(home, [home.ledger])
     ask(), ask()
     assert len(calls) == 2
@@ -57,5 +69,51 @@ def test_answers_of_a_ledger_elsewhere_are_read_each_time(home, monkeypatch, url
 def test_many_different_answers_do_not_grow_without_bound(home):
     answers = Answers(home)
     for number in range(3 * MAX_KEPT):
-        answers.get((number,), [], lambda: 1)
+        answers.get((number,), lambda: 1)
     assert len(answers._kept) <= MAX_KEPT + 1
+
+
+@pytest.fixture(scope="module")
+def files_read():
+    """Files and folders that this process opens to read."""
+    paths = []
+
+    def hook(event, arguments):
+        if event in {"os.scandir", "os.listdir", "sqlite3.connect"} or (event == "open" and not arguments[2] & 3):
+            paths.append(str(arguments[0]).removeprefix("file://").partition("?")[0])
+
+    sys.addaudithook(hook)
+    return paths
+
+
+@pytest.fixture(scope="module")
+def names(waiting):
+    """Names of things that routes name, after a search session."""
+    write_session(waiting, a_session(), JournalBuilder().trial(0.1).lines)
+    pipeline = Pipeline(waiting.root)
+    policy, plan = pipeline.policies.list().policies[0].policy, pipeline.plans.list(waiting=True)["plan"][0]
+    return {"run": "tiny", "experiment": "tiny", "policy": policy, "plan": plan, "session_id": a_session().session_id}
+
+
+def read_answer(context, name, names):
+    """Read the answer of a route, or a section of the page."""
+    if name not in KEPT:
+        return SECTIONS[name].read(context)
+    family, operation = KEPT[name]
+    return operation.call(family(context.opened), {key: names[key] for key in names if f"{{{key}" in name})
+
+
+@pytest.mark.parametrize("name", [*KEPT, *SECTIONS])
+def test_every_file_that_an_answer_opens_is_a_source(waiting, names, files_read, name):
+    context = Context(Store(waiting), "ann")
+    files_read.clear()
+    with recording() as sources:
+        read_answer(context, name, names)
+    opened = {Path(path) for path in files_read if path.startswith(str(waiting.root))}
+    noted = {argument for _, *arguments in sources for argument in arguments}
+    folders = {path for read, path, *_ in sources if read is _stamps} | {waiting.iceberg}  # named by the catalog
+    assert sources
+    assert {path for path in opened - noted if not folders & {*path.parents}} == set()
+    with recording() as second:
+        read_answer(context, name, names)
+    assert {key[-1] for key in sources.keys() - second.keys()} <= {waiting.market_file}  # of panels in memory

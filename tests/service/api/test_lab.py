@@ -9,9 +9,9 @@ import yaml
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.runs.registration import plan_variants
+from nvtrader_pipelines.runs.row_pages import SOURCES, ActionRow, EquityRow, RewardRow, TrajectoryRow
 from nvtrader_pipelines.runs.run_deletion import delete_run, plan_deletion
 from nvtrader_pipelines.service.documents.preview_facts import MAX_VALUES, describe_part
-from nvtrader_pipelines.service.documents.row_pages import SOURCES, ActionRow, EquityRow, RewardRow, TrajectoryRow
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import EXPERIMENT, copy_home
 from tests.service.api.conftest import AUTHORIZED, client_of

@@ -160,7 +160,7 @@ def test_bad_settings_are_a_note_without_the_key(home, content):
 def test_context_without_rows_is_read_by_the_model_alone(home):
     status, reading, _ = ask(home, document({"bullets": BULLETS}), context={})
     assert (status, reading["bullets"]) == (200, BULLETS)
-    status, problem, _ = ask(home, refusal("no charts"), context=[{"mean_reward": 1.0}])
+    status, problem, _ = ask(home, refusal("no charts"), context=[{"timesteps": 1, "mean_reward": 1.0}])
     assert status == 422
     assert "at least 2 rows" in problem["detail"]
     assert len(rows_of(home, 2)[0]) == 2

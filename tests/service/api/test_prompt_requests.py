@@ -10,7 +10,7 @@ import uvicorn
 from nvtrader_pipelines.service.api import server as server_module
 from nvtrader_pipelines.service.api.server import PromptRequests
 from tests.service.api.servers import free_port
-from tests.service.api.test_guard import echo
+from tests.service.api.test_access import echo
 
 WHOLE = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n"
 

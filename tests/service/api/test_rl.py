@@ -44,6 +44,7 @@ def test_experiment_is_registered_once_per_content(built_home, tmp_path):
 
 def test_experiment_posted_three_times_at_once_is_new_once(built_home, tmp_path):
     client = client_of(copy_home(built_home, tmp_path / "home"))
+    assert client.get("/api/none").status_code == 404  # builds the routes, in which threads disturb each other
     spec = {**EXPERIMENT, "name": "posted", "seeds": [9, 10, 11]}
     with ThreadPoolExecutor(3) as pool:
         posts = [pool.submit(client.post, "/rl/experiments", json=spec, headers=AUTHORIZED) for _ in range(3)]

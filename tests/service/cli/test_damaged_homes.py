@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from nvtrader_pipelines.storage.damage.home_check import find_damage
+from nvtrader_pipelines.storage.file_problems import find_damage
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views.publishing import publish
@@ -20,36 +20,34 @@ DAMAGES = {
     "torn": lambda content: content[: len(content) // 2],
     "zeros": lambda content: bytes(len(content)),
 }
-REPAIRED = {  # files that `doctor --repair` rebuilds
-    "warehouse/catalog.db": ("empty", "torn", "zeros"),
-    "warehouse/market.json": ("empty", "torn", "zeros"),
-    "warehouse/pipeline.json": ("empty", "torn", "zeros"),
-    "warehouse/dagster/dagster.yaml": ("empty", "zeros"),  # people may change it, so half of it may be all of it
-    "warehouse/dagster/history/runs.db": ("empty", "torn", "zeros"),
-    "warehouse/dagster/history/runs/index.db": ("empty", "torn", "zeros"),
-    "warehouse/dagster/schedules/schedules.db": ("empty", "torn", "zeros"),
-}
 MLFLOW = "warehouse/mlflow/mlflow.db"  # a mirror: only doctor names it
+RUN, LIST = ("experiments", "run", "tiny", "--no-judge"), ("runs", "list")
+DELETED = {  # files that are made anew once they are deleted, and commands that read them
+    "warehouse/market.json": RUN,
+    "warehouse/pipeline.json": ("materialize",),
+    "warehouse/dagster/dagster.yaml": RUN,
+    "warehouse/dagster/history/runs.db": RUN,
+    "warehouse/dagster/history/runs/index.db": RUN,
+    "warehouse/dagster/schedules/schedules.db": RUN,
+}
 REBUILT = {  # files that only a backup or a new warehouse restores
-    "warehouse/ledger.db": tuple(DAMAGES),
-    "warehouse/iceberg/gold/returns/metadata/*.metadata.json": tuple(DAMAGES),
-    "warehouse/iceberg/rl/runs/metadata/snap-*.avro": tuple(DAMAGES),
-    "warehouse/iceberg/rl/runs/metadata/*-m0.avro": tuple(DAMAGES),
-    "warehouse/iceberg/rl/runs/data/**/*.parquet": tuple(DAMAGES),
+    "warehouse/catalog.db": LIST,
+    "warehouse/ledger.db": LIST,
+    "warehouse/iceberg/gold/returns/metadata/*.metadata.json": ("tables",),
+    "warehouse/iceberg/rl/runs/metadata/snap-*.avro": LIST,
+    "warehouse/iceberg/rl/runs/metadata/*-m0.avro": LIST,
+    "warehouse/iceberg/rl/runs/data/**/*.parquet": LIST,
 }
-TRAINED = {
-    f"data/rl/policies/{KEY}/*/fold-0-seed-0.zip": tuple(DAMAGES),
-    f"data/rl/policies/{KEY}/*/manifest.json": tuple(DAMAGES),
-}
+TRAINED = dict.fromkeys(
+    (f"data/rl/policies/{KEY}/*/fold-0-seed-0.zip", f"data/rl/policies/{KEY}/*/manifest.json"),
+    ("policies", "activate", "tiny"),
+)
 CASES = [  # one damage of each file; the others nightly
-    pytest.param(file, kind, *answer, marks=[pytest.mark.nightly] if kind != kinds[-2] else [])
-    for files, answer in [
-        (REPAIRED, (("experiments", "list"), "doctor --repair")),
-        (REBUILT, (("runs", "list"), "materialize")),
-        (TRAINED, (("policies", "activate", "tiny"), "experiments run tiny")),
-    ]
-    for file, kinds in files.items()
-    for kind in kinds
+    pytest.param(file, kind, everyday, remedy, marks=[pytest.mark.nightly] if kind != "zeros" else [])
+    for files, remedy in [(DELETED, "materialize"), (REBUILT, "materialize"), (TRAINED, "experiments run tiny")]
+    for file, everyday in files.items()
+    for kind in DAMAGES
+    if (file, kind) != ("warehouse/dagster/dagster.yaml", "torn")  # people change it, so half of it may be all of it
 ]
 
 
@@ -90,35 +88,30 @@ def test_damaged_mlflow_database_is_named_by_doctor_only(kind, damaged_home, com
     else:
         path.write_bytes(DAMAGES[kind](before))
     try:
-        found, answer, repaired = (
-            invoke(*words)
-            for words in (("doctor", "--json"), ("experiments", "list"), ("doctor", "--repair", "--json"))
-        )
-        assert not path.exists()
+        found, answer = invoke("doctor", "--json"), invoke("experiments", "list")
+        assert path.exists()
     finally:
         path.write_bytes(before)
     assert (found.exit_code, answer.exit_code) == (1, 0)
-    assert "doctor --repair" in found.stdout
-    assert f"{path}" in repaired.stdout
-    assert "unexpected" not in found.output + answer.output + repaired.output
+    assert str(path) in found.stdout
+    assert "unexpected" not in found.output + answer.output
 
 
-@pytest.mark.parametrize("file", [*REPAIRED, MLFLOW])
-def test_repaired_home_equals_the_undisturbed_home(file, built_home, tmp_path, command):
+def test_deleted_files_are_made_anew(built_home, tmp_path, fast_nvtrader):
     home = Home(tmp_path / "home")
     shutil.copytree(built_home.root, home.root)
-    (home.root / file).write_bytes(b"torn")
-    if file.endswith("yaml"):
+    for file in DELETED:
         (home.root / file).write_bytes(b"")
-    (error,) = find_damage(home)
-    (remedy,) = [part for part in str(error).split("`") if part.startswith("nvtrader")]
-    repaired = command(home)(*remedy.split()[1:])
-    assert repaired.exit_code in {0, 1}
-    assert f"{error.path} {error.problem}: rebuilt" in " ".join(repaired.stdout.split())
+    errors = list(find_damage(home))
+    assert {str(error.path.relative_to(home.root)) for error in errors} == set(DELETED)
+    for error in errors:
+        (remedy,) = [part for part in error.remedy.split("`") if part.startswith("rm ")]
+        subprocess.run(["bash", "-c", remedy.partition(" && ")[0]], check=True)
+    done = nvtrader(home, "materialize", command=fast_nvtrader)
+    assert done.returncode == 0, done.stderr
     assert list(find_damage(home)) == []
-    if file == "warehouse/catalog.db":
-        expected, found = table_contents(built_home), table_contents(home)
-        assert all(found[name].equals(rows) for name, rows in expected.items())
+    expected, found = table_contents(built_home), table_contents(home)
+    assert [name for name, rows in expected.items() if not found[name].equals(rows)] == []
 
 
 def policy_files(home):

@@ -303,7 +303,7 @@ def test_list_hides_versions_without_file_and_run(home, at_home):
 
 def test_long_training_without_a_terminal_needs_yes(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.StringIO())
-    with pytest.raises(ValueError, match=r"needs --yes, but training big takes about 12 days: 1,000,000,000 steps"):
+    with pytest.raises(ValueError):
         confirm_long([TrainingEstimate("big", 10**9, 1000.0, is_measured=False)])
 
 

@@ -10,10 +10,9 @@ import typer
 from typer.testing import CliRunner
 
 from nvtrader_pipelines.service.cli.app import app
-from nvtrader_pipelines.service.cli.help_panels import PANELS
 from nvtrader_pipelines.service.cli.lazy_group import INDEX
 from nvtrader_pipelines.service.cli.options import EPILOG
-from scripts.index_commands import index
+from scripts.index_commands import PANELS, index
 
 ROOT = typer.main.get_command(app)
 WITHOUT_FORMAT = {("ui",), ("serve",), ("mlflow",), ("schema",)}  # servers; a document that is JSON in any case

@@ -4,9 +4,9 @@ from contextlib import suppress
 
 import pytest
 
+from nvtrader_pipelines.desk.account_facts import require_history
 from nvtrader_pipelines.execution.audit import plan_event
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, USAGE
-from nvtrader_pipelines.service.documents.trade_facts import require_history
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store

@@ -4,9 +4,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.desk.preference_pairs import write_preference_pairs
-from nvtrader_pipelines.desk.preference_training import tuning_experiment
 from nvtrader_pipelines.evaluation.step_generators import drain
+from nvtrader_pipelines.feedback.pairs import write_preference_pairs
+from nvtrader_pipelines.feedback.tuning import tuning_experiment
 from nvtrader_pipelines.preferences import pairs
 from nvtrader_pipelines.preferences.pair_table import PREFERENCE_PAIR
 from nvtrader_pipelines.runs.lifecycle import Launch

@@ -3,7 +3,7 @@ import json
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.service.account_cells import UNKNOWN
+from nvtrader_pipelines.evaluation.formats import UNKNOWN
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED
 from nvtrader_pipelines.storage.tables import SCOREBOARD
 from tests.homes import small_home

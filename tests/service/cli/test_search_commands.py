@@ -62,7 +62,6 @@ def start(searched, command):
         ("--sealed-from", "1990-01-01"),
         ("--validation-from", "2100-01-01"),
         ("--validation-from", "2012-01-03", "--sealed-from", "2012-01-03"),
-        ("--eval-mode", "cufolio_only", "--total-timesteps", "4096"),
     ],
     ids=" ".join,
 )

@@ -45,5 +45,5 @@ def test_prompt_changes_within_an_unfinished_statement():
 
 @pytest.mark.parametrize("statement", ["", " ; ", ";\n"])
 def test_empty_statement_is_refused(store, statement):
-    with pytest.raises(StorageError, match="a query must hold a statement"):
+    with pytest.raises(StorageError):
         answer(store, statement)

@@ -4,10 +4,10 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY
+from nvtrader_pipelines.runs.run_document import summary_rows
 from nvtrader_pipelines.runs.run_tables import complete_run, replace_run
 from nvtrader_pipelines.service.cli.summary import print_period, print_summary
 from nvtrader_pipelines.service.consoles import plain_console
-from nvtrader_pipelines.service.documents.run_facts import summary_rows
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS

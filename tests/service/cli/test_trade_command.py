@@ -5,7 +5,10 @@ import json
 
 import pytest
 
+from nvtrader_pipelines.desk.account_activity import activity, trade_document
+from nvtrader_pipelines.desk.account_facts import AccountFacts
 from nvtrader_pipelines.desk.rebalancing import reference_curves
+from nvtrader_pipelines.evaluation.formats import UNKNOWN
 from nvtrader_pipelines.execution.audit import plan_event
 from nvtrader_pipelines.execution.brokers import simulated_venue
 from nvtrader_pipelines.execution.journal import Journal
@@ -13,11 +16,8 @@ from nvtrader_pipelines.execution.reconciliation import Difference
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.promote import activate
 from nvtrader_pipelines.runs.lifecycle import now
-from nvtrader_pipelines.service.account_cells import UNKNOWN
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED
 from nvtrader_pipelines.service.cli.pages.account_pages import print_account
-from nvtrader_pipelines.service.documents.account_facts import AccountFacts, activity
-from nvtrader_pipelines.service.documents.trade_facts import trade_document
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store

@@ -6,9 +6,8 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from nvtrader_pipelines.storage.iceberg import compaction
-from nvtrader_pipelines.storage.iceberg.compaction import compact
-from nvtrader_pipelines.storage.iceberg.upkeep import tidy
+from nvtrader_pipelines.storage.iceberg import upkeep
+from nvtrader_pipelines.storage.iceberg.upkeep import compact, tidy
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, EQUITY_CURVES, RUNS
 from tests.storage.table_rows import bar_rows, run_keys, run_rows
@@ -52,7 +51,7 @@ def test_compact_is_idempotent(tables):
 
 def test_compact_leaves_large_files(tables, monkeypatch):
     write_folds(tables)
-    monkeypatch.setattr(compaction, "SMALL_BYTES", 1)
+    monkeypatch.setattr(upkeep, "SMALL_BYTES", 1)
     assert compact(tables, EQUITY_CURVES) == []
 
 

@@ -66,7 +66,7 @@ def test_refused_batch_leaves_old_rows_and_no_new_file(tables, home, small_group
     tables.replace(EQUITY_CURVES, numbered_rows(3), run_keys("run"))
     before, state = parquet_files(home), tables.describe(EQUITY_CURVES)
     bad = numbered_rows(20).with_columns(**{name: pl.lit(value) for name, value in wrong.items()})
-    with pytest.raises(ValueError, match=next(iter(wrong.values()))):
+    with pytest.raises(ValueError):
         tables.replace(EQUITY_CURVES, [numbered_rows(20), bad], run_keys("run"))
     assert (parquet_files(home), tables.describe(EQUITY_CURVES)) == (before, state)
 

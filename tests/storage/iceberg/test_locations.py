@@ -16,5 +16,5 @@ def test_recorded_location_is_found_below_the_present_folder(root):
 
 @pytest.mark.parametrize("location", ["/elsewhere/a.parquet", "s3://bucket/iceberg/a.parquet", ""])
 def test_location_outside_every_home_is_refused(location):
-    with pytest.raises(StorageError, match="must lie below warehouse/iceberg"):
+    with pytest.raises(StorageError):
         present_path(location, FOLDER)

@@ -101,27 +101,21 @@ def test_bars_with_nan_survive_replacement_of_other_files(tables):
 
 @pytest.mark.parametrize("column", ["equity", "session"])
 def test_replacing_by_a_float_or_date_column_is_refused(tables, column):
-    with pytest.raises(ValueError, match=f"must be string or integer columns, not {column}"):
+    with pytest.raises(ValueError):
         tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "a"), {column: [1]})
 
 
 @pytest.mark.parametrize("year", [2021, None])
 def test_rows_outside_the_replaced_values_are_refused(tables, year):
     rows = bar_rows(CLEAN_BARS, [2020]).with_columns(year=pl.lit(year, pl.Int32))
-    with pytest.raises(ValueError, match="year outside the values to replace"):
+    with pytest.raises(ValueError):
         tables.replace(CLEAN_BARS, rows, {"year": [2020]})
     assert tables.snapshot_id(CLEAN_BARS) is None
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda rows: rows.drop("close"), r"lack columns \['close'\]"),
-        (lambda rows: rows.with_columns(clsoe=1.0), r"unknown ones \['clsoe'\]"),
-    ],
-)
-def test_rows_with_missing_or_unknown_columns_are_refused(tables, change, message):
-    with pytest.raises(ValueError, match=message):
+@pytest.mark.parametrize("change", [lambda rows: rows.drop("close"), lambda rows: rows.with_columns(clsoe=1.0)])
+def test_rows_with_missing_or_unknown_columns_are_refused(tables, change):
+    with pytest.raises(ValueError):
         tables.replace(CLEAN_BARS, change(bar_rows(CLEAN_BARS, [2020])), {"year": [2020]})
 
 
@@ -135,7 +129,7 @@ def test_snapshot_is_read_unchanged_after_later_commits(tables):
 
 def test_expired_snapshot_is_refused(tables):
     tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]), [2020])
-    with pytest.raises(StorageError, match=r"silver.clean_bars has no snapshot 7"):
+    with pytest.raises(StorageError):
         tables.read(CLEAN_BARS, snapshot_id=7)
 
 
@@ -190,7 +184,7 @@ def test_missing_data_file_is_refused_with_its_name(tables, home):
     tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020]), [2020])
     (file,) = home.iceberg.rglob("*.parquet")
     file.unlink()
-    with pytest.raises(StorageError, match=rf"silver.clean_bars lacks the file .*{file.name}: restore the home"):
+    with pytest.raises(StorageError, match=file.name):
         tables.read(CLEAN_BARS)
 
 

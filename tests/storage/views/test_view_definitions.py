@@ -13,10 +13,10 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, CLEAN_BARS, EQUITY_CURVES, RUNS, TABLES, TRAJECTORIES
 from nvtrader_pipelines.storage.tables.research import ITERATION, SPANS
+from nvtrader_pipelines.storage.tables.rl import run_views
 from nvtrader_pipelines.storage.views.published_file import read_query
 from nvtrader_pipelines.storage.views.publishing import publish
 from nvtrader_pipelines.storage.views.queries import query_views
-from nvtrader_pipelines.storage.views.run_views import run_views
 from nvtrader_pipelines.storage.views.view_definitions import create_views
 from tests.storage.table_rows import SPEC_HASH, bar_rows, conform, run_keys, run_rows
 

@@ -2,18 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.service.api.guard import IS_LOCKED
-from nvtrader_pipelines.service.api.page import formats
-
-TEMPLATES = Path(__file__).with_name("templates")
-FILTERS = (formats.number, formats.percent, formats.moment, formats.duration, short_id)
+from nvtrader_pipelines.service.api.access import IS_LOCKED
+from nvtrader_pipelines.service.page_templates import render_template
 
 
 @dataclass(frozen=True)
@@ -34,22 +26,6 @@ class Content:
     values: Mapping[str, str] = field(default_factory=dict)  # short texts by name
 
 
-@cache
-def pages() -> Environment:
-    """Templates of the page; what they are given is text, never markup."""
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {function.__name__: function for function in FILTERS}
-    environment.policies["json.dumps_kwargs"] = {}  # fields keep their order
-    environment.globals |= {"bounds": formats.bounds, "position": formats.position, "is_locked": IS_LOCKED.get}
-    return environment
-
-
 def render(template: str, **values: Any) -> str:
-    """Render a template as HTML."""
-    return pages().get_template(f"{template}.html.j2").render(values)
+    """Render a template as HTML, for a browser that is locked or not."""
+    return render_template(template, is_locked=IS_LOCKED.get(), **values)

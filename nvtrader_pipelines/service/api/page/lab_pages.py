@@ -4,38 +4,37 @@ import json
 from importlib.metadata import version
 from typing import Annotated, Any
 
-import polars as pl
 from fastapi import Path, Query
 from pydantic import Field, JsonValue
 from starlette.responses import Response
 
+from nvtrader_pipelines.components.document import frame_of
+from nvtrader_pipelines.evaluation.findings import describe_period
+from nvtrader_pipelines.evaluation.formats import UNKNOWN
 from nvtrader_pipelines.evaluation.verdict_tables import reported_period
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
-from nvtrader_pipelines.promotion.findings import describe_period
 from nvtrader_pipelines.promotion.policy_cards import find_policy
-from nvtrader_pipelines.service.account_cells import UNKNOWN
-from nvtrader_pipelines.service.api.body import Body
+from nvtrader_pipelines.runs.drafts import CheckedDraft, check_draft, format_draft
+from nvtrader_pipelines.runs.experiment_list import list_experiments
+from nvtrader_pipelines.runs.run_charts import Replay, RunCharts, has_learned, replay, run_charts, tested_folds
+from nvtrader_pipelines.runs.run_document import RunDocument, run_document
+from nvtrader_pipelines.runs.run_library import compare_on_page, library_runs
+from nvtrader_pipelines.runs.run_queries import find_run_by_name, fold_rows, stage_rows
+from nvtrader_pipelines.runs.run_verdict import EQUAL_WEIGHT, Claim, RunVerdict
+from nvtrader_pipelines.scoreboard.board import read_ranking
+from nvtrader_pipelines.service.api.answers import Body
 from nvtrader_pipelines.service.api.context import Context, Shared, router
 from nvtrader_pipelines.service.api.page.content import render
 from nvtrader_pipelines.service.api.page.routes import PLOTLY, POLICY
 from nvtrader_pipelines.service.api.problems import refusing
 from nvtrader_pipelines.service.documents.catalogue import json_schema_of
 from nvtrader_pipelines.service.documents.component_pages import documented_families
-from nvtrader_pipelines.service.documents.document import frame_of
-from nvtrader_pipelines.service.documents.drafts import CheckedDraft, check_draft, format_draft
-from nvtrader_pipelines.service.documents.experiment_list import list_experiments
-from nvtrader_pipelines.service.documents.library import Claim, claim_of, compare_on_page, library_runs
-from nvtrader_pipelines.service.documents.run_charts import Replay, RunCharts, replay, run_charts, tested_folds
-from nvtrader_pipelines.service.documents.run_facts import RunDocument, find_run_by_name, run_document, stage_rows
-from nvtrader_pipelines.service.documents.run_verdict import EQUAL_WEIGHT
-from nvtrader_pipelines.service.documents.scoreboard_facts import read_ranking
 from nvtrader_pipelines.service.operations.arguments import RunName
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.documents import MAX_BYTES, parse_document
 from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.ledger import LedgerRun
 from nvtrader_pipelines.storage.spec_versions import version_content
-from nvtrader_pipelines.storage.tables import EVALUATIONS, TRAINING_CURVES, VALIDATION
 
 routes = router("page")
 Text = Annotated[str, Query(max_length=200)]
@@ -164,7 +163,7 @@ def draw_sheet(shared: Shared, policy: Annotated[str, Path(max_length=200)], run
         return path.read_bytes()
 
     with refusing(NotFoundError):
-        picture = shared.answers.keep(("tear-sheet", run, policy), list(shared.runs), read)
+        picture = shared.answers.keep(("tear-sheet", run, policy), read)
     return Response(picture, media_type="image/png")
 
 
@@ -182,7 +181,7 @@ def show_run(shared: Shared, run: RunName) -> Response:
 def charts(shared: Shared, run: RunName) -> Any:
     """Curves of a run."""
     row = find_run_by_name(shared.store.ledger, run)
-    return shared.answer("lab/charts", lambda: run_charts(shared.store, row), shared.runs, of=(row.run_id,))
+    return shared.answers.get(("lab/charts", row.run_id), lambda: run_charts(shared.store, row))
 
 
 @routes.get("/lab/runs/{run}/decisions/{fold}", include_in_schema=False, response_model=Replay)
@@ -190,7 +189,7 @@ def decisions(shared: Shared, run: RunName, fold: int) -> Any:
     """Decisions of a run in the test of a fold, to be replayed."""
     with refusing(NotFoundError):
         row = find_run_by_name(shared.store.ledger, run)
-        return shared.answer("lab/replay", lambda: replay(shared.store, row, fold), shared.runs, of=(row.run_id, fold))
+        return shared.answers.get(("lab/replay", row.run_id, fold), lambda: replay(shared.store, row, fold))
 
 
 def show(shared: Context, template: str, status: int = 200, here: str = "", **values: Any) -> Response:
@@ -210,12 +209,11 @@ def show(shared: Context, template: str, status: int = 200, here: str = "", **va
 def _run_values(shared: Context, row: LedgerRun) -> dict[str, Any]:
     """What the page of a run shows."""
     store, document = shared.store, run_document(shared.store, row)
-    where = {"spec_hash": [row.spec_hash], "run_id": [row.run_id]}
     figures = [figure.model_dump() for figure in document.figures]
-    period = reported_period(pl.Series([figure["period"] for figure in figures])) if figures else ""
+    period = reported_period(figure["period"] for figure in figures)
     accounts = [figure for figure in figures if figure["period"] == period and figure["kind"] != "policy"]
     own = next((figure for figure in accounts if figure["kind"] == "ensemble"), None)
-    has_training = bool(len(store.tables.read(TRAINING_CURVES, where, ["fold"])))
+    has_training = has_learned(store, row)
     values = {
         "experiment": row.partition_key.partition("@")[0],
         "run": document.run,
@@ -237,7 +235,7 @@ def _run_values(shared: Context, row: LedgerRun) -> dict[str, Any]:
         "folds": [],
         "tested": tested_folds(store, row) if own else [],
     }
-    values |= _verdict_values(shared, row, accounts, period) if own else {}
+    values |= _verdict_values(shared, row, accounts) if own else {}
     shown = {
         **dict.fromkeys(("equity", "rewards", "episodes"), own is not None),
         "gross": document.leverage is not None,
@@ -249,19 +247,16 @@ def _run_values(shared: Context, row: LedgerRun) -> dict[str, Any]:
     return values
 
 
-def _verdict_values(shared: Context, row: LedgerRun, accounts: list[dict[str, Any]], period: str) -> dict[str, Any]:
+def _verdict_values(shared: Context, row: LedgerRun, accounts: list[dict[str, Any]]) -> dict[str, Any]:
     """What the page of a run with a verdict shows beside its figures."""
-    store = shared.store
-    verdicts = store.tables.read(EVALUATIONS, {"run_id": [row.run_id]})
-    folds = verdicts.filter(period="fold", kind="ensemble").sort("fold").to_dicts()
-    validation = store.tables.read(VALIDATION, {"run_id": [row.run_id]}).filter(period=period, against="best_baseline")
-    deflated = validation["deflated_sharpe"][0] if len(validation) else None
+    folds = fold_rows(shared.store, row.run_id).to_dicts()
+    verdict = RunVerdict.read(shared.store, row.run_id)
     low, high = _axis(accounts)
     fold_low, fold_high = _axis(folds)
     return {
-        "headline": claim_of(deflated, has_tests=True).capitalize(),
-        "period": describe_period(period),
-        "deflated": deflated,
+        "headline": verdict.claim.capitalize(),
+        "period": describe_period(verdict.period),
+        "deflated": verdict.deflated,
         "equal": next((account for account in accounts if account["policy"] == EQUAL_WEIGHT), None),
         "folds": folds,
         "low": low,

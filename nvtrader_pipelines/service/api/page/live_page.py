@@ -3,14 +3,12 @@
 import asyncio
 import logging
 import math
-import os
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any
 
@@ -18,7 +16,6 @@ from pydantic import BaseModel, ConfigDict
 
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.market.calendar import NEW_YORK
-from nvtrader_pipelines.service.api.answers import Stamp, stamp_of
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, Series, render
 from nvtrader_pipelines.service.api.page.sections.deploy import read_deploy
@@ -30,7 +27,7 @@ from nvtrader_pipelines.service.api.page.sections.search import read_search
 from nvtrader_pipelines.service.api.page.sections.setup import read_setup
 from nvtrader_pipelines.service.api.page.sections.training import read_trainings
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.kill_switch import VARIABLE
+from nvtrader_pipelines.storage.read_sources import Sources, is_unchanged, recording
 
 LOG = logging.getLogger(__name__)
 POLL_SECONDS = 0.1
@@ -40,50 +37,24 @@ BEAT_SECONDS = 5.0  # between messages where nothing changes: a browser notices 
 
 @dataclass(frozen=True)
 class Section:
-    """Section with what its content comes from."""
+    """Section with the time between looks at its sources."""
 
     part: str  # that says why the section cannot be read
     read: Callable[[Context], Content]
-    sources: Callable[[Context], tuple[Path, ...]]
-    state: Callable[[Context], object] = lambda _: None  # what no file tells
-    seconds: float = 1.0  # between looks at the sources
+    seconds: float = 1.0
 
 
 SECTIONS: Mapping[str, Section] = {
-    "setup": Section("setup", read_setup, lambda shared: (shared.home.catalog, shared.home.market_file)),
-    "switch": Section(
-        "switch",
-        read_switch,
-        lambda shared: (shared.home.kill_switch,),
-        lambda _: os.environ.get(VARIABLE),
-        seconds=0.1,
-    ),
-    "desk": Section("trades", read_desk, lambda shared: shared.desk, seconds=0.1),
-    "search": Section(
-        "search",
-        read_search,
-        lambda shared: (shared.home.experiments, *(folder.journal for folder in shared.store.searches.folders())),
-        lambda shared: shared.running_searches,
-        seconds=0.2,
-    ),
-    "training": Section(
-        "training", read_trainings, lambda shared: (shared.home.ledger, shared.home.training_curves), seconds=0.1
-    ),
-    "review": Section("ranked", read_review, lambda shared: (shared.home.catalog,)),
-    "deploy": Section(
-        "policies",
-        read_deploy,
-        lambda shared: (
-            *(shared.home.catalog, shared.home.audit, shared.home.market_file, shared.home.compliance),
-            shared.home.policies,
-        ),
-        lambda shared: shared.store.ledger.archived_names(),
-    ),
-    "feedback": Section("agreement", read_feedback, lambda shared: (shared.home.catalog,)),
+    "setup": Section("setup", read_setup),
+    "switch": Section("switch", read_switch, seconds=0.1),
+    "desk": Section("trades", read_desk, seconds=0.1),
+    "search": Section("search", read_search, seconds=0.2),
+    "training": Section("training", read_trainings, seconds=0.1),
+    "review": Section("ranked", read_review),
+    "deploy": Section("policies", read_deploy),
+    "feedback": Section("agreement", read_feedback),
 }
-SCHEDULE = Section(  # no file tells of changes
-    "schedule", read_schedule, lambda _: (), lambda _: time.monotonic(), seconds=SCHEDULE_SECONDS
-)
+SCHEDULE = Section("schedule", read_schedule, seconds=SCHEDULE_SECONDS)
 
 
 class SeriesChange(BaseModel):
@@ -142,7 +113,7 @@ class LivePage:
     def __init__(self, shared: Context) -> None:
         self._shared, self._reading, self._lock, self._is_read = shared, Lock(), Lock(), Event()
         self._epoch, self._version = secrets.token_hex(4), 0
-        self._kept: dict[str, tuple[Stamp, object]] = {}
+        self._kept: dict[str, Sources] = {}
         self._looked_at: dict[str, float] = {}
         self._texts: dict[str, dict[str, tuple[int, str]]] = {"parts": {}, "values": {}}
         self._series: dict[str, _Rows] = {}
@@ -172,11 +143,12 @@ class LivePage:
     def _read(self, name: str, section: Section) -> None:
         """Read a section if its sources changed; what cannot be read is said in its place, and the others go on."""
         try:
-            stamp, state = stamp_of(section.sources(self._shared)), section.state(self._shared)
-            if self._shared.answers.is_local and self._kept.get(name) == (stamp, state):
+            if self._shared.answers.is_local and is_unchanged(self._kept.get(name, {})):
                 return
-            content = section.read(self._shared)
-            self._kept[name] = stamp, state
+            self._kept.pop(name, None)  # what cannot be read is read again
+            with recording() as sources:
+                content = section.read(self._shared)
+            self._kept[name] = sources
         except (StorageError, ExecutionError, ValueError, OSError) as error:
             content = Content({section.part: render("problem", sentence=str(error))})
         except Exception:  # the last resort, as for requests: with the traceback in the log

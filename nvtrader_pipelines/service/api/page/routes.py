@@ -16,6 +16,7 @@ from starlette.responses import Response
 from nvtrader_pipelines.desk.account_access import account_names
 from nvtrader_pipelines.policies.agents import PpoAgent
 from nvtrader_pipelines.research.knobs import SearchMode
+from nvtrader_pipelines.research.model_turns import open_model
 from nvtrader_pipelines.research.search_settings import LaunchSettings
 from nvtrader_pipelines.research.space import search_space
 from nvtrader_pipelines.service.api.context import Shared, router
@@ -65,6 +66,7 @@ def show_page(shared: Shared, live: Live) -> Response:
         scopes=SCOPES,
         spaces={mode: _space(mode) for mode in SCOPES},
         search=LaunchSettings.model_json_schema()["properties"],
+        model_problem=open_model(shared.home)[1],
         training_timesteps=PpoAgent().total_timesteps,
         release=version("nvtrader-pipelines"),
         plotly=PLOTLY,
@@ -92,15 +94,15 @@ def show_file(name: str) -> Response:
 
 @routes.get("/report", include_in_schema=False)
 def show_report(shared: Shared) -> Response:
-    """Show the report of all results, written where they have changed."""
+    """Show the report, written anew where its results have changed."""
     home = shared.home
 
     def read() -> bytes:
-        from nvtrader_pipelines.service.report.report import write_report  # imports matplotlib: seconds
+        from nvtrader_pipelines.service.report import write_report  # imports matplotlib: seconds
 
         return write_report(shared.store, home.report).path.read_bytes()
 
-    report = shared.answers.keep(("report",), [home.catalog, home.audit, home.promotion_file], read)
+    report = shared.answers.keep(("report",), read)
     return Response(report, media_type="text/html", headers={"content-security-policy": REPORT_POLICY})
 
 

@@ -5,18 +5,13 @@ from datetime import date
 
 import polars as pl
 
-from nvtrader_pipelines.service.account_cells import annual_cell, format_interval
+from nvtrader_pipelines.components.document import frame_of
+from nvtrader_pipelines.desk.account_activity import AccountActivity, BacktestComparison, NoBacktest
+from nvtrader_pipelines.desk.account_snapshot import AccountSnapshot, LastPlan
+from nvtrader_pipelines.evaluation.formats import annual_cell, format_interval
+from nvtrader_pipelines.evaluation.short_samples import short_note
 from nvtrader_pipelines.service.cli.family_commands import Answer
 from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part
-from nvtrader_pipelines.service.documents.account_facts import (
-    AccountActivity,
-    AccountSnapshot,
-    BacktestComparison,
-    LastPlan,
-    NoBacktest,
-)
-from nvtrader_pipelines.service.documents.document import frame_of
-from nvtrader_pipelines.service.documents.short_samples import short_note
 
 
 def print_snapshot(snapshot: AccountSnapshot) -> None:
@@ -143,9 +138,7 @@ def _figure_lines(document: AccountActivity) -> dict[str, str]:
     if not document.n_sessions:
         return {}
     figures = document.model_dump()
-    sharpe = annual_cell(figures, "sharpe", ".2f")
-    if document.sharpe_low is not None:
-        sharpe = f"{sharpe} {format_interval(figures, 'sharpe', '.2f')}"
+    sharpe = f"{annual_cell(figures, 'sharpe', '.2f')} {format_interval(figures, 'sharpe', '.2f')}".rstrip()
     return {
         "return": f"{document.total_return:+.2%}",
         "net Sharpe": sharpe

@@ -5,7 +5,15 @@ from collections.abc import Sequence
 import polars as pl
 import yaml
 
-from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.components.text import short_id
+from nvtrader_pipelines.runs.experiment_document import (
+    ArchivedExperiments,
+    ExperimentDocument,
+    ExperimentPlan,
+    NewExperiment,
+    PlanProblem,
+    version_before,
+)
 from nvtrader_pipelines.runs.market_summary import summarize_market
 from nvtrader_pipelines.service.cli.family_commands import Answer
 from nvtrader_pipelines.service.cli.output import (
@@ -19,14 +27,6 @@ from nvtrader_pipelines.service.cli.output import (
 from nvtrader_pipelines.service.cli.pages.market_page import print_market, print_unchanged
 from nvtrader_pipelines.service.cli.summary import print_summary
 from nvtrader_pipelines.service.consoles import wide_console
-from nvtrader_pipelines.service.documents.experiment_facts import (
-    ArchivedExperiments,
-    ExperimentDocument,
-    ExperimentPlan,
-    NewExperiment,
-    PlanProblem,
-    version_before,
-)
 from nvtrader_pipelines.storage.store import Store
 
 

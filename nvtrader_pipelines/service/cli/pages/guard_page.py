@@ -1,9 +1,8 @@
 """Page of the comparison of a run's guards."""
 
-from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.evaluation.guard_comparison import GuardSlice
 from nvtrader_pipelines.evaluation.guard_telemetry import GuardTelemetry
-from nvtrader_pipelines.evaluation.intervals import Interval
 from nvtrader_pipelines.service.cli.output import format_cell, print_line, print_lines, print_table
 from nvtrader_pipelines.service.cli.table_layout import CellTable
 from nvtrader_pipelines.service.documents.guard_facts import GuardsDocument
@@ -29,11 +28,21 @@ def print_guards(document: GuardsDocument) -> None:
         "guarded less unguarded": (document.return_difference, document.drawdown_difference),
         "guarded less baseline": (document.baseline_return_difference, document.baseline_drawdown_difference),
     }
-    cells = [(name, *(cell for each in pair for cell in _interval_cells(each))) for name, pair in differences.items()]
+    cells = [
+        (
+            name,
+            *(
+                cell
+                for estimate in pair
+                for cell in (f"{estimate.point:+.2%}", f"{estimate.low:+.2%} to {estimate.high:+.2%}")
+            ),
+        )
+        for name, pair in differences.items()
+    ]
     print_table(CellTable(DIFFERENCES, cells, numeric=range(1, len(DIFFERENCES))))
     _print_telemetry(document.telemetry)
-    largest = sorted(slices, key=lambda each: -abs(each.guarded_return - each.unguarded_return))[:MAX_SLICES]
-    cells = [_slice_cells(each) for each in sorted(largest, key=lambda each: each.first_session)]
+    largest = sorted(slices, key=lambda window: -abs(window.guarded_return - window.unguarded_return))[:MAX_SLICES]
+    cells = [_slice_cells(window) for window in sorted(largest, key=lambda window: window.first_session)]
     title = f"the {MAX_SLICES} slices that the guards changed most; --json has all {len(slices)}"
     print_table(
         CellTable(SLICES, cells, numeric=range(2, len(SLICES))), title if len(slices) > MAX_SLICES else "slices"
@@ -53,10 +62,6 @@ def _print_telemetry(telemetry: GuardTelemetry) -> None:
         "gross": f"{telemetry.mean_gross:.3f} on average, at most {telemetry.max_gross:.3f}",
     }
     print_lines(lines)
-
-
-def _interval_cells(interval: Interval) -> tuple[str, str]:
-    return f"{interval.point:+.2%}", f"{interval.low:+.2%} to {interval.high:+.2%}"
 
 
 def _slice_cells(row: GuardSlice) -> tuple[str, ...]:

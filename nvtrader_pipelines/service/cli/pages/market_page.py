@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import polars as pl
 from rich.console import Console
 
+from nvtrader_pipelines.evaluation.formats import pluralize
 from nvtrader_pipelines.runs.market_summary import MarketSummary
 from nvtrader_pipelines.service.cli.output import print_line, print_sentences, print_table
 from nvtrader_pipelines.service.cli.table_layout import CellTable
-from nvtrader_pipelines.service.report.cell_formats import pluralize
 
 MAX_FILES, MAX_NOTES, MAX_SYMBOLS, MAX_REASONS, MAX_WARNINGS = 10, 5, 12, 5, 20  # shown; the rest is counted
 MAX_VALUE = 60  # characters of a refused value, which may be a whole line

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from nvtrader_pipelines.desk.plan_queries import LEVELS
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.decisions import EDITED
 from nvtrader_pipelines.execution.plan import Finding, RebalancePlan, WeightCut
 from nvtrader_pipelines.service.cli.family_commands import Answer
 from nvtrader_pipelines.service.cli.output import Format, print_line, print_lines, print_part, write_rows
-from nvtrader_pipelines.service.documents.plan_facts import LEVELS
 
 if TYPE_CHECKING:  # imports Iceberg, which the list does not need
-    from nvtrader_pipelines.service.documents.plan_review import MonthlyRecord, PlannedOrder, PlanReview
+    from nvtrader_pipelines.desk.plan_review import MonthlyRecord, PlannedOrder, PlanReview
     from nvtrader_pipelines.service.operations.plans import Plans
 
 
@@ -114,10 +114,10 @@ def record_rows(record: "MonthlyRecord") -> pl.DataFrame:
 
 def finding_rows(findings: Sequence[Finding]) -> pl.DataFrame:
     """Rows of findings, blocking ones first."""
-    found = sorted(findings, key=lambda finding: LEVELS.index(finding.level))
+    ordered = sorted(findings, key=lambda finding: LEVELS.index(finding.level))
     names = ("rule", "level", "symbol", "figure", "bound", "sentence")
     kinds = (pl.String, pl.String, pl.String, pl.Float64, pl.Float64, pl.String)
-    rows = [[getattr(finding, name) for name in names] for finding in found]
+    rows = [[getattr(finding, name) for name in names] for finding in ordered]
     return pl.DataFrame(rows, schema=dict(zip(names, kinds, strict=True)), orient="row")
 
 
@@ -126,7 +126,13 @@ def stage_rows(plan: RebalancePlan) -> pl.DataFrame:
     rows = []
     for before, stage in pairwise((plan.held, *(stage.weights for stage in plan.stages))):
         change = [after - former for after, former in zip(stage[:-1], before[:-1], strict=True)]
-        rows.append((sum(each > 0.0 for each in change), sum(each < 0.0 for each in change), sum(map(abs, change))))
+        rows.append(
+            (
+                sum(difference > 0.0 for difference in change),
+                sum(difference < 0.0 for difference in change),
+                sum(map(abs, change)),
+            )
+        )
     names = [(stage.name, stage.reason) for stage in plan.stages]
     return pl.DataFrame(
         [(name, *row, reason) for (name, reason), row in zip(names, rows, strict=True)],
@@ -140,7 +146,7 @@ def weight_rows(plan: RebalancePlan) -> pl.DataFrame:
     changed = [after for before, after in pairwise(plan.stages) if after.weights != before.weights]
     columns = {"held": plan.held, **{stage.name: stage.weights for stage in (plan.stages[0], *changed)}}
     table = pl.DataFrame(
-        {"name": plan.symbols, **{name: [100.0 * each for each in own] for name, own in columns.items()}}
+        {"name": plan.symbols, **{name: [100.0 * weight for weight in own] for name, own in columns.items()}}
     )
     numbers = [pl.col(name) for name in columns]
     shown = table.filter(pl.any_horizontal(number != 0.0 for number in numbers))

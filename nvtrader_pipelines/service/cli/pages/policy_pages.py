@@ -2,17 +2,17 @@
 
 import polars as pl
 
-from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.components.document import frame_of
+from nvtrader_pipelines.components.text import short_id
+from nvtrader_pipelines.evaluation.findings import describe_period
+from nvtrader_pipelines.evaluation.formats import annual_cell, difference_cells, sharpe_cells
+from nvtrader_pipelines.evaluation.short_samples import short_note
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
-from nvtrader_pipelines.promotion.findings import describe_period
 from nvtrader_pipelines.promotion.policy_cards import LibraryCard, Row
-from nvtrader_pipelines.promotion.promote import activation_command, label
-from nvtrader_pipelines.service.account_cells import annual_cell, difference_cells, sharpe_cells
+from nvtrader_pipelines.promotion.promote import activation_command
 from nvtrader_pipelines.service.cli.family_commands import Answer
 from nvtrader_pipelines.service.cli.output import Format, print_line, print_part, write_rows
-from nvtrader_pipelines.service.documents.document import frame_of
 from nvtrader_pipelines.service.documents.policy_facts import NewDecision, PolicyDocument, PolicyList, TearSheetDocument
-from nvtrader_pipelines.service.documents.short_samples import short_note
 
 LEGEND = (
     "net Sharpe and difference: in the reported period of the run's tests; deflated: probability that the information "
@@ -122,8 +122,8 @@ def print_decision(row: NewDecision) -> None:
     candidate = PolicyRef(row.run_id, row.policy)
     active = PolicyRef(row.active_run_id, row.active_policy) if row.active_run_id else None
     if row.activated:
-        replaced = f", in place of {label(active)}" if active and active != candidate else ""
-        print_line(f"{label(candidate)} decides from the next close on{replaced}", "bold")
+        replaced = f", in place of {active.label}" if active and active != candidate else ""
+        print_line(f"{candidate.label} decides from the next close on{replaced}", "bold")
         if row.warning:
             print_line(f"note: {row.warning}", "bold yellow")
     elif active is None:
@@ -158,7 +158,7 @@ def _label(card: LibraryCard) -> str:
 
 
 def _facts(card: LibraryCard) -> dict[str, str]:
-    found = {
+    facts = {
         "policy": card.policy,
         "state": "trades" if card.active else "does not trade",
         "may trade": card.may_trade or "",
@@ -172,15 +172,11 @@ def _facts(card: LibraryCard) -> dict[str, str]:
         "market": f"{card.source}, panel {card.panel_digest}",
         "snapshots": ", ".join(f"{table} {snapshot}" for table, snapshot in sorted(card.snapshot_ids.items())),
         "policies": card.policies_sha256,
-        "deflated": _format_deflated(card),
+        "deflated": ""
+        if card.deflated_sharpe is None
+        else f"{card.deflated_sharpe:.2f}, information ratio against the best baseline, {describe_period(card.period)}",
     }
-    return {name: value for name, value in found.items() if value}
-
-
-def _format_deflated(card: LibraryCard) -> str:
-    if card.deflated_sharpe is None:
-        return ""
-    return f"{card.deflated_sharpe:.2f}, information ratio against the best baseline, {describe_period(card.period)}"
+    return {name: value for name, value in facts.items() if value}
 
 
 def _score_row(name: str, row: Row) -> Row:

@@ -2,8 +2,8 @@
 
 import polars as pl
 
+from nvtrader_pipelines.components.document import frame_of
 from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part
-from nvtrader_pipelines.service.documents.document import frame_of
 from nvtrader_pipelines.service.documents.preference_facts import ExportedPairs, ExtractedPairs, TuningFacts
 
 

@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from nvtrader_pipelines.components.ids import short_id
-from nvtrader_pipelines.service.account_cells import annual_cell, difference_cells, sharpe_cells
+from nvtrader_pipelines.components.document import frame_of
+from nvtrader_pipelines.components.text import short_id
+from nvtrader_pipelines.evaluation.formats import annual_cell, difference_cells, sharpe_cells
+from nvtrader_pipelines.evaluation.short_samples import short_note
+from nvtrader_pipelines.runs.run_document import RunDocument, WindowsDocument
+from nvtrader_pipelines.runs.run_queries import stage_rows
 from nvtrader_pipelines.service.cli.family_commands import Answer
 from nvtrader_pipelines.service.cli.output import (
     Format,
@@ -22,13 +26,10 @@ from nvtrader_pipelines.service.cli.output import (
 from nvtrader_pipelines.service.cli.summary import COLUMNS, figure_cells, print_period, print_warnings
 from nvtrader_pipelines.service.cli.table_layout import CellTable
 from nvtrader_pipelines.service.consoles import wide_console
-from nvtrader_pipelines.service.documents.document import frame_of
-from nvtrader_pipelines.service.documents.run_facts import RunDocument, WindowsDocument, stage_rows
-from nvtrader_pipelines.service.documents.short_samples import short_note
 
 if TYPE_CHECKING:
+    from nvtrader_pipelines.runs.run_comparison import ComparisonDocument, SharedSessionsDocument
     from nvtrader_pipelines.runs.run_deletion import Deletion
-    from nvtrader_pipelines.service.documents.run_comparison import ComparisonDocument, SharedSessionsDocument
 
 FIGURES = tuple(name for name in COLUMNS[1:] if name != "openings")  # those are of the reported period only
 RUN_FACTS = ("run_id", "partition_key", "kind", "parent_run_id", "status", "message", "source", "window_first",
@@ -239,7 +240,7 @@ def format_window(run: Mapping[str, Any]) -> str:
 
 def _format_value(value: Any) -> str:
     if isinstance(value, dict):
-        return json.dumps({name: round(each, 4) if isinstance(each, float) else each for name, each in value.items()})
+        return json.dumps({name: round(item, 4) if isinstance(item, float) else item for name, item in value.items()})
     return json.dumps(value) if isinstance(value, list) else str(value)
 
 

@@ -4,18 +4,17 @@ from typing import Any
 
 import polars as pl
 
-from nvtrader_pipelines.service.account_cells import (
+from nvtrader_pipelines.evaluation.formats import (
     annual_cell,
     difference_cells,
     format_interval,
     openings_cell,
     sharpe_cells,
 )
+from nvtrader_pipelines.evaluation.short_samples import IS_RANKED, short_note
 from nvtrader_pipelines.service.cli.output import format_cell, print_line, print_sentences, print_table
 from nvtrader_pipelines.service.cli.table_layout import CellTable
 from nvtrader_pipelines.service.consoles import wide_console
-from nvtrader_pipelines.service.documents.scoreboard_facts import IS_RANKED
-from nvtrader_pipelines.service.documents.short_samples import short_note
 
 COLUMNS = ("rank", "entrant", "net Sharpe", "Sharpe 95 %", "openings", "kind", "less best baseline", "difference 95 %")
 MORE_COLUMNS = ("deflated", "CAGR", "max DD", "information ratio", "ratio 95 %", "turnover/y", "before")

@@ -4,34 +4,18 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from nvtrader_pipelines.research.config_delta import Adjustment
+from nvtrader_pipelines.components.document import frame_of, schema_of
+from nvtrader_pipelines.research.proposal_bounds import Adjustment
 from nvtrader_pipelines.research.sentences import format_trials
-from nvtrader_pipelines.service.cli.family_commands import Answer
-from nvtrader_pipelines.service.cli.output import Format, print_line, print_lines, write_json, write_rows
-from nvtrader_pipelines.service.documents.document import frame_of
-from nvtrader_pipelines.service.documents.search_facts import (
+from nvtrader_pipelines.research.session_documents import (
     JournalRow,
     ReportDocument,
     SessionDocument,
 )
+from nvtrader_pipelines.service.cli.family_commands import Answer
+from nvtrader_pipelines.service.cli.output import Format, print_line, print_lines, write_json, write_rows
 from nvtrader_pipelines.service.documents.space_facts import DeltaSchema, SpaceDocument
 
-JOURNAL_SCHEMA = {
-    "proposal": pl.Int64,
-    "event": pl.String,
-    "trial": pl.Int64,
-    "status": pl.String,
-    "standing": pl.String,
-    "sharpe": pl.Float64,
-    "lead": pl.Float64,
-    "t": pl.Float64,
-    "bar": pl.Float64,
-    "seconds": pl.Float64,
-    "changed": pl.String,
-    "message": pl.String,
-    "clips": pl.List(pl.String),
-    "snaps": pl.List(pl.String),
-}
 DIGITS = 2  # of ratios in a table
 RATIOS = ("sharpe", "lead", "t", "bar", "base_sharpe", "best_sharpe")
 
@@ -65,7 +49,7 @@ def journal_table(rows: Sequence[JournalRow]) -> pl.DataFrame:
         }
         for row in rows
     ]
-    return pl.DataFrame(texts, schema=JOURNAL_SCHEMA)
+    return pl.DataFrame(texts, schema=schema_of(JournalRow))
 
 
 def print_journal(rows: Sequence[JournalRow]) -> None:
@@ -111,7 +95,7 @@ def _rounded(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _format_adjustments(adjustments: Sequence[Adjustment]) -> list[str]:
-    return [f"{each.knob} {each.proposed:.4g} → {each.used:.4g}" for each in adjustments]
+    return [f"{adjustment.knob} {adjustment.proposed:.4g} → {adjustment.used:.4g}" for adjustment in adjustments]
 
 
 def _format_seconds(seconds: float) -> str:

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from nvtrader_pipelines.components.ids import short_id
+from nvtrader_pipelines.components.text import short_id
+from nvtrader_pipelines.notifications.home_status import HomeStatus, RunState
 from nvtrader_pipelines.research.sentences import format_sharpe, format_trials
+from nvtrader_pipelines.research.session_documents import SessionSummary
 from nvtrader_pipelines.service.cli.output import print_line
 from nvtrader_pipelines.service.consoles import wide_console
-from nvtrader_pipelines.service.documents.home_status import HomeStatus, RunState
-from nvtrader_pipelines.service.documents.search_facts import SessionSummary
 
 MAX_LINES = 4  # of a part; the rest is counted
 LABEL = 9  # characters
@@ -17,7 +17,7 @@ STYLES = {"waits": "yellow", "failed": "red", "halted": "bold red"}
 
 def print_status(status: HomeStatus) -> None:
     """Print each part in at most `MAX_LINES` lines, and the next command."""
-    waiting = [f"plan {each.identity}: {each.subject}" for each in status.waiting_plans]
+    waiting = [f"plan {waiting_plan.identity}: {waiting_plan.subject}" for waiting_plan in status.waiting_plans]
     waiting += [why if why.startswith(name) else f"{name}: {why}" for name, why in status.refused_files.items()]
     failed = [
         *map(_format_run, status.failed_runs),
@@ -29,7 +29,8 @@ def print_status(status: HomeStatus) -> None:
         "runs": [*map(_format_run, status.running), *map(_format_search, status.searches)] or ["nothing"],
         "waits": waiting or ["nothing"],
         "failed": failed or ["nothing"],
-        "ui": [each.body for each in status.ui_problems] or [status.ui or "not running: no schedule or sensor runs"],
+        "ui": [ui_problem.body for ui_problem in status.ui_problems]
+        or [status.ui or "not running: no schedule or sensor runs"],
         "halted": [status.halted or "no"],
         "next": [status.next_command],
     }
@@ -57,9 +58,9 @@ def _format_active(status: HomeStatus) -> str:
 
 def _format_accounts(status: HomeStatus) -> list[str]:
     return [
-        f"{each.account}: {each.value:,.2f} at {each.session}, {each.equity - 1:+.2%} since its opening"
-        + (f": {each.ruin}" if each.ruin else "")
-        for each in status.accounts
+        f"{account.account}: {account.value:,.2f} at {account.session}, {account.equity - 1:+.2%} since its opening"
+        + (f": {account.ruin}" if account.ruin else "")
+        for account in status.accounts
     ]
 
 

@@ -15,9 +15,9 @@ from nvtrader_pipelines.components.family import every_member
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.run_deletion import delete_run, plan_deletion
+from nvtrader_pipelines.runs.run_library import library_runs
 from nvtrader_pipelines.runs.train_walk_judge import replay_run
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES
-from nvtrader_pipelines.service.documents.library import library_runs
 from nvtrader_pipelines.storage.specs import read_experiment
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import copy_home, expose_run, run_of, small_home
@@ -137,7 +137,7 @@ def test_page_of_a_run_is_accessible_and_never_scrolls_sideways(look_at, shared_
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", [*PAGES, "/report"])
 def test_pages_are_accessible(look_at, shared_url, path):
     page = look_at(shared_url, path)
     assert axe_findings(page) == []

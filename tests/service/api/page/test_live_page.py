@@ -3,13 +3,14 @@ import time
 
 import pytest
 
+from nvtrader_pipelines.desk.account_facts import AccountFacts
 from nvtrader_pipelines.desk.halt import stop_trading
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page import live_page
 from nvtrader_pipelines.service.api.page.content import Content, Series, render
 from nvtrader_pipelines.service.api.page.live_page import POLL_SECONDS, LivePage, PageStream, Section
-from nvtrader_pipelines.service.api.page.sections.desk import Account
+from nvtrader_pipelines.service.api.page.sections.desk import PageAccount
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.training_curve_file import CurvePoint, curve_path
 from tests.homes import copy_home
@@ -148,7 +149,7 @@ def test_stream_whose_reader_fails_ends(live, monkeypatch):
 
 
 def test_slow_read_of_the_home_does_not_hold_up_other_requests(live, monkeypatch):
-    slow = Section("slow", lambda _: time.sleep(0.5) or Content({}), lambda _: (), lambda _: object())
+    slow = Section("slow", lambda _: time.sleep(0.5) or Content({}))
     monkeypatch.setattr(live_page, "SECTIONS", {"slow": slow})
 
     async def follow():
@@ -172,5 +173,10 @@ def test_slow_read_of_the_home_does_not_hold_up_other_requests(live, monkeypatch
 def test_ticker_shows_the_gross_of_a_levered_account(home, gross_before_cap, n_shown):
     *_, last = write_book(home, 1.0)
     state = last.model_copy(update={"gross_before_cap": gross_before_cap})
-    part = render("ticker", accounts=[Account("paper", last=state)], active=None, problem="")
+    part = render(
+        "ticker",
+        accounts=[PageAccount("paper", AccountFacts("paper", [state], [], {}, None))],
+        active=None,
+        problem="",
+    )
     assert part.count("<dt>Gross</dt>") == n_shown

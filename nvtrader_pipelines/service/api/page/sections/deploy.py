@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from nvtrader_pipelines.promotion.findings import describe_period
+from nvtrader_pipelines.evaluation.findings import describe_period
+from nvtrader_pipelines.promotion.decision_log import gate_decisions
 from nvtrader_pipelines.promotion.policy_cards import LibraryCard, read_library, read_library_card
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, render
 from nvtrader_pipelines.service.documents.policy_facts import policy_list
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS
 
 
 def read_deploy(shared: Context) -> Content:
@@ -20,8 +20,7 @@ def read_deploy(shared: Context) -> Content:
             cards.insert(0, read_library_card(shared.store, library.active.ref))
         except StorageError as error:
             problems.append(str(error))
-    decisions = shared.store.tables.read(PROMOTION_DECISIONS).filter(decision="gate").sort("considered_at").to_dicts()
-    gate = {row["run_id"]: row for row in decisions}
+    gate = gate_decisions(shared.store)
     rows = [_row(card, gate.get(card.run_id)) for card in cards]
     scored = [row["score"] for row in rows if row["score"] and row["score"]["sharpe_low"] is not None]
     low = min([0.0, *(score["sharpe_low"] for score in scored)])

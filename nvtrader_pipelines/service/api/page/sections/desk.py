@@ -4,44 +4,52 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from pydantic import TypeAdapter
 
 from nvtrader_pipelines.desk.account_access import account_names, read_account
-from nvtrader_pipelines.evaluation.statistics import max_drawdown
-from nvtrader_pipelines.execution.audit import AuditEvent
+from nvtrader_pipelines.desk.account_activity import AccountActivity, activity
+from nvtrader_pipelines.desk.account_facts import AccountFacts
+from nvtrader_pipelines.desk.plan_review import MonthlyRecord, plan_orders, read_monthly_record
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan import RebalancePlan, weight_cuts
-from nvtrader_pipelines.execution.plan_records import PlanRecord
+from nvtrader_pipelines.execution.plan_records import PlanRecord, is_first_plan
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.promotion.recency import eligibility_message
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, render
-from nvtrader_pipelines.service.api.page.formats import position
-from nvtrader_pipelines.service.documents.account_facts import AccountFacts
-from nvtrader_pipelines.service.documents.plan_review import MonthlyRecord, plan_orders, read_monthly_record
+from nvtrader_pipelines.service.page_templates import position
 from nvtrader_pipelines.storage.errors import StorageError
 
 SPARK = (300, 32)  # pixels
 N_SPARK = 150  # points
+ANSWERS = {"skipped", "equal"}  # that judge nothing
 RECORD = TypeAdapter(MonthlyRecord | None)
 
 
 @dataclass(frozen=True)
-class Account:
+class PageAccount:
     """Account as the page shows it."""
 
     name: str
-    last: AccountState | None = None  # None before it is opened
-    n_sessions: int = 0
-    first: Any = None
-    total_return: float | None = None
-    largest_loss: float | None = None
-    spark: str = ""  # path of an SVG
-    waiting: tuple[PlanRecord, ...] = ()
-    answers: tuple[AuditEvent, ...] = ()  # that judge nothing
+    facts: AccountFacts | None = None  # None if it cannot be read
+    activity: AccountActivity | None = None  # since its opening; None before it
     problem: str = ""  # why it cannot be read
+
+    @property
+    def last(self) -> AccountState | None:
+        """State at the last close; None before it is opened."""
+        return self.facts.states[-1] if self.facts and self.facts.states else None
+
+    @property
+    def waiting(self) -> list[PlanRecord]:
+        """Plans that wait for a person."""
+        return self.facts.waiting if self.facts else []
+
+    @property
+    def spark(self) -> str:
+        """Path of an SVG through the equity curve."""
+        return spark([state.equity for state in self.facts.states]) if self.facts and self.facts.states else ""
 
 
 def read_switch(shared: Context) -> Content:
@@ -60,7 +68,7 @@ def read_desk(shared: Context) -> Content:
     except StorageError as error:
         problem = str(error)
     names = filter(str.isprintable, account_names(shared.home))  # bytes that are no text cannot be shown
-    accounts = [read_account_facts(shared, name) for name in names]
+    accounts = [read_account_on_page(shared, name) for name in names]
     waiting = [(account, record) for account in accounts for record in account.waiting]
     values: dict[str, Any] = {
         "accounts": accounts,
@@ -75,29 +83,14 @@ def read_desk(shared: Context) -> Content:
     return Content(parts, values={"waiting": str(len(waiting)) if waiting else ""})
 
 
-def read_account_facts(shared: Context, name: str) -> Account:
+def read_account_on_page(shared: Context, name: str) -> PageAccount:
     """Read an account; one that cannot be read has its reason."""
     try:
         read_account(shared.home, name)
         facts = AccountFacts.of(shared.store, name)
+        return PageAccount(name, facts, activity(shared.store, facts) if facts.states else None)
     except (StorageError, ExecutionError, ValueError) as error:
-        return Account(name, problem=str(error))
-    waiting = tuple(record for record in facts.records.values() if record.status == "waiting")
-    if not facts.states:
-        return Account(name, waiting=waiting)
-    opening, *closes = facts.states
-    returns = np.array([state.net_return for state in closes])
-    return Account(
-        name,
-        last=facts.states[-1],
-        n_sessions=len(closes),
-        first=closes[0].session if closes else opening.session,
-        total_return=facts.states[-1].equity - 1.0,
-        largest_loss=max_drawdown(returns) if closes else 0.0,
-        spark=spark([state.equity for state in facts.states]),
-        waiting=waiting,
-        answers=tuple(event for event in facts.events if event.kind in {"skipped", "equal"}),
-    )
+        return PageAccount(name, problem=str(error))
 
 
 def spark(equity: Sequence[float]) -> str:
@@ -111,10 +104,12 @@ def spark(equity: Sequence[float]) -> str:
     return "M" + "L".join(places)
 
 
-def plan_rows(shared: Context, account: Account, record: PlanRecord, active: ActivePolicy | None) -> dict[str, Any]:
+def plan_rows(shared: Context, account: PageAccount, record: PlanRecord, active: ActivePolicy | None) -> dict[str, Any]:
     """Rows of a plan: weights before and after, change, orders in shares and money, and the record of its policy."""
     plan, last = record.plan, account.last
     state = shared.store.book(account.name).at(plan.session)
+    events = account.facts.events if account.facts else ()
+    answers = {event.kind: event.by for event in events if event.plan_id == plan.plan_id and event.kind in ANSWERS}
     *names, cash = plan_orders(plan, state)
     changes = [order.change for order in names]
     return {
@@ -123,7 +118,7 @@ def plan_rows(shared: Context, account: Account, record: PlanRecord, active: Act
         "value": state.value if state else None,
         "findings": record.findings,
         "cuts": weight_cuts(plan),
-        "answers": {event.kind: event.by for event in account.answers if event.plan_id == plan.plan_id},
+        "answers": answers,
         "rows": names,
         "cash": cash,
         "largest": max(map(abs, changes), default=0.0) or 1.0,
@@ -132,6 +127,7 @@ def plan_rows(shared: Context, account: Account, record: PlanRecord, active: Act
         "record": sealed_record(shared, plan),
         "decide_by": shared.store.calendar_of(plan.partition_key).decision_deadline(plan.session),
         "is_replay": bool(last and last.in_replay),
+        "is_first": is_first_plan(plan, account.facts.records.values() if account.facts else ()),
         "other_policy": active and (active.run_id, active.policy) != (plan.run_id, plan.policy) and active.policy,
     }
 
@@ -141,7 +137,7 @@ def sealed_record(shared: Context, plan: RebalancePlan) -> MonthlyRecord | str |
     key = ("monthly record", plan.plan_id)
     try:
         return RECORD.validate_json(
-            shared.answers.keep(key, (), lambda: RECORD.dump_json(read_monthly_record(shared.store, plan)))
+            shared.answers.keep(key, lambda: RECORD.dump_json(read_monthly_record(shared.store, plan)), is_final=True)
         )
     except StorageError as error:  # the plan can be decided on without it
         return str(error)

@@ -1,10 +1,13 @@
 """Schedules: last and next run, and run now."""
 
+import time
+
 from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.orchestration.job_states import ScheduleState
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, render
 from nvtrader_pipelines.storage.code_server import running_url
+from nvtrader_pipelines.storage.read_sources import read_state
 
 PURPOSES = {
     "nightly_preference_extract": "decisions, their outcomes, and preference pairs",
@@ -20,6 +23,7 @@ N_FIRST = 3  # schedules of the feedback loop
 
 def read_schedule(shared: Context) -> Content:
     """Read the schedules from Dagster."""
+    read_state(time.monotonic)  # no file tells of changes
     states = shared.job_runs.schedules()
     url = running_url(shared.home.dagster)
     purposes = {

@@ -3,14 +3,19 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nvtrader_pipelines.research.journal import BaseJudged, Line, TrialJudged
-from nvtrader_pipelines.research.recorded_session import RecordedSession, read_session, recorded_state, recorded_states
-from nvtrader_pipelines.research.verdict import SearchState, SearchTrial, Standing
+from nvtrader_pipelines.research.journal import TrialJudged
+from nvtrader_pipelines.research.recorded_session import (
+    RecordedSession,
+    TrialView,
+    read_session,
+    recorded_state,
+    trial_views,
+)
+from nvtrader_pipelines.research.session_documents import SessionDocument, describe_session
+from nvtrader_pipelines.research.verdict import Standing
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, Series, render
-from nvtrader_pipelines.service.documents.search_facts import SessionDocument, describe_session
 
-LEVEL = 0.025  # of each side of an interval
 N_TRIALS = 14  # rows
 N_KNOBS = 3  # of a row before it is opened
 
@@ -24,14 +29,13 @@ def read_search(shared: Context) -> Content:
     recorded = read_session(shared.store.searches.find())
     state = recorded_state(recorded.lines)
     document = describe_session(shared.home, recorded)
-    rows = trial_rows(state, recorded.lines) if state else []
-    best = next((row for row in rows if state and state.best and row["key"] == state.best.key), None)
-    lead = state.best.current_lead if state and state.best else None
+    rows = [_row(trial, document.summary.goal) for trial in trial_views(recorded.lines)]
+    best = next((row for row in rows if row["is_best"]), None)
     values |= {
         "document": document,
         "state": state,
         "best": best,
-        "bar": state and lead and state.base.sharpe + state.bar * lead.standard_error,
+        "bar": state and state.luck_sharpe,
         "counts": _counts(recorded),
     }
     facts = {
@@ -62,47 +66,32 @@ def _said(document: SessionDocument, best: Mapping[str, Any] | None) -> str:
     return f"New best: trial {best['trial']}, Sharpe ratio {best['sharpe']:.2f}." if best else ""
 
 
-def trial_rows(state: SearchState, lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """Rows of trials in order, with what was known after each."""
-    base = next(line for line in lines if isinstance(line, BaseJudged))
-    judged = {line.trial: line for line in lines if isinstance(line, TrialJudged) and line.status != "known"}
-    after = {
-        line.trial: state_then
-        for line, state_then in recorded_states(lines)
-        if isinstance(line, TrialJudged) and line.trial
-    }
-    return [
-        _trial_row(state, base, judged[number], trial, after[number])
-        for number, trial in enumerate(state.trials.values(), start=1)
-    ]
-
-
-def _trial_row(
-    state: SearchState, base: BaseJudged, line: TrialJudged, trial: SearchTrial, state_then: SearchState
-) -> dict[str, Any]:
-    lead, best = trial.current_lead, state_then.best
-    low, high = lead.interval(LEVEL) if lead else (None, None)
-    changed = {name: (base.knobs[name], value) for name, value in line.knobs.items() if value != base.knobs[name]}
+def _row(trial: TrialView, goal: str) -> dict[str, Any]:
+    """Row of a trial, with what was known after it."""
+    line, standing, after, base = trial.line, trial.trial.standing, trial.after, trial.base.knobs
+    (low, high), (sharpe_low, sharpe_high) = trial.lead_interval, trial.sharpe_interval
+    changed = trial.changed.items() if line.knobs else ()
     return {
-        "key": trial.key,
-        "trial": line.trial,
-        "standing": line.status if line.status in {"infeasible", "failed"} else trial.standing.value,
-        "is_kept": trial.standing is Standing.KEPT,
-        "sharpe": state.base.sharpe + lead.difference if lead else line.sharpe,
-        "sharpe_low": None if low is None else state.base.sharpe + low,
-        "sharpe_high": None if high is None else state.base.sharpe + high,
-        "lead": lead and lead.difference,
+        "trial": trial.number,
+        "is_best": trial.is_best,
+        "standing": line.status if line.status in {"infeasible", "failed"} else standing.value,
+        "is_kept": standing is Standing.KEPT,
+        "sharpe": trial.sharpe,
+        "sharpe_low": sharpe_low,
+        "sharpe_high": sharpe_high,
+        "lead": trial.lead and trial.lead.difference,
         "lead_low": low,
         "lead_high": high,
         "max_drawdown": line.max_drawdown,
         "seconds": line.seconds,
         "message": line.message,
         "reason": line.reason,
+        "goal": goal if line.cites_goal else "",
         "n_clips": len(line.clips),
-        "knobs": list(changed.items()),
+        "knobs": [(name, (base[name], value)) for name, value in changed],
         "values": {k: v if isinstance(v, int) else float(f"{v:.4g}") for k, v in line.knobs.items()},
-        "luck": best and best.current_lead and state.base.sharpe + state_then.bar * best.current_lead.standard_error,
-        "best": best and best.current_lead and state.base.sharpe + best.current_lead.difference,
+        "luck": after.luck_sharpe,
+        "best": after.sharpe_of(after.best),
     }
 
 

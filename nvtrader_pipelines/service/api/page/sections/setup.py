@@ -5,24 +5,21 @@ import polars as pl
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.experiments.plan import SURVIVORSHIP
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.runs.market_summary import read_panel_rows
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, render
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.specs import read_market
-from nvtrader_pipelines.storage.tables import MARKET_PANEL, QUARANTINE
-
-MARKET = ("source", "first_session", "last_session", "n_sessions", "n_symbols", "digest", "built_at")
 
 
 def read_setup(shared: Context) -> Content:
     """Read the environment, and the markets that are built."""
-    tables, problem, names = shared.store.tables, "", set[str]()
+    problem, names = "", set[str]()
     try:
         names = {source.name for source in read_market(shared.home).sources}
     except StorageError as error:
         problem = str(error)
-    refused = tables.read(QUARANTINE, columns=["source"])["source"].value_counts()
-    markets = tables.read(MARKET_PANEL, columns=MARKET).join(refused, on="source", how="left").sort("source")
+    markets = read_panel_rows(shared.store)
     spec = ExperimentSpec(name="defaults")
     part = render(
         "setup",

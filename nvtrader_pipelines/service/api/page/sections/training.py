@@ -4,10 +4,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from nvtrader_pipelines.notifications.home_status import running_runs
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, Series, render
-from nvtrader_pipelines.service.documents.home_status import running_runs
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.read_sources import note_read
 from nvtrader_pipelines.storage.training_curve_file import CurvePoint, read_points
 
 
@@ -18,7 +19,7 @@ def read_trainings(shared: Context) -> Content:
     points = read_points(shared.home, run_id) if run_id else []
     fold = [point for point in points if point.fold == points[-1].fold]
     name = _name(shared, run_id)
-    facts = _facts(fold, _n_seeds(shared, name))
+    facts = _facts(fold, len(shared.store.ledger.read(name).seeds) if name else 1)
     phase = running[0].state.partition(":")[0] if running else ""
     status = shared.store.ledger.run(run_id).status if name and run_id else ""
     values = {"running": running, "run": name, "run_id": run_id, "phase": phase, "status": status, **facts}
@@ -55,12 +56,9 @@ def _facts(fold: list[CurvePoint], n_seeds: int) -> dict[str, Any]:
     }
 
 
-def _n_seeds(shared: Context, partition_key: str) -> int:
-    return len(shared.store.ledger.read(partition_key).seeds) if partition_key else 1
-
-
 def _last_trained(folder: Path) -> str | None:
     """Run whose curve grew last."""
+    note_read(folder)
     files = sorted(folder.glob("*.jsonl"), key=lambda file: file.stat().st_mtime_ns) if folder.is_dir() else []
     return files[-1].stem if files else None
 

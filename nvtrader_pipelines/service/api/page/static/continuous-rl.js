@@ -159,7 +159,7 @@ document.addEventListener("submit", async (event) => {
     if (open.length || ($("[name=engaged][value=false]", form) && answer.kill_switch)) notify([answer.message, ...open.map(([account, reason]) => `Orders of ${account} may be open: ${reason}`)].join(" "));
     fail(form, "");
     form.closest("dialog")?.close();
-    if (done) done.textContent = form.dataset.started;
+    if (done) done.textContent = [form.dataset.started, answer.note && `Note: ${answer.note}.`].filter(Boolean).join(" ");
   } catch (error) { fail(form, error.message); if (done) done.hidden = true; }
   button.removeAttribute("aria-disabled");
 });

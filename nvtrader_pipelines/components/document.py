@@ -1,0 +1,75 @@
+"""Frozen documents, and rows of documents derived from the columns of tables."""
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, create_model, model_serializer
+
+if TYPE_CHECKING:  # the documents of the kill switch have no rows
+    import polars as pl
+    from polars.datatypes import DataTypeClass
+
+    from nvtrader_pipelines.components.columns import TableSchema
+
+
+class Document(BaseModel):
+    """Facts for the command line, `Pipeline`, the report and other programs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class PartialDocument(Document):
+    """Facts of which some need not be there: a field that was not set is left out."""
+
+    @model_serializer(mode="wrap")
+    def _leave_out_unset(self, serialize: SerializerFunctionWrapHandler):  # noqa: ANN202 - the schema stays that of the fields
+        return {name: value for name, value in serialize(self).items() if name in self.model_fields_set}
+
+
+Row = TypeVar("Row", bound=Document)
+
+
+def row_model(schema: "TableSchema") -> Any:
+    """Derive the base class of a row, a document, from the columns of a table; any value may be null."""
+    fields: dict[str, Any] = {
+        column.name: (_python_type(column.dtype) | None, Field(description=column.doc)) for column in schema.columns
+    }
+    return create_model("Row", __base__=Document, **fields)
+
+
+def rows_of(model: type[Row], frame: "pl.DataFrame") -> tuple[Row, ...]:
+    """Rows of a frame that has the columns of a model."""
+    return tuple(map(model.model_validate, frame.select(*model.model_fields).iter_rows(named=True)))
+
+
+def frame_of(rows: Sequence[Document]) -> "pl.DataFrame":
+    """Frame of rows."""
+    import polars as pl
+
+    return pl.DataFrame([row.model_dump() for row in rows], infer_schema_length=None)
+
+
+def schema_of(model: type[BaseModel]) -> "dict[str, pl.DataType | DataTypeClass]":
+    """Types of a model's columns; a field that is no number, flag, time or tuple is text."""
+    return {name: _column_type(field.annotation) for name, field in model.model_fields.items()}
+
+
+def _column_type(annotation: Any) -> "pl.DataType | DataTypeClass":
+    import polars as pl
+
+    arguments = get_args(annotation)
+    if get_origin(annotation) is tuple:
+        return pl.List(_column_type(arguments[0]))
+    kind = arguments[0] if NoneType in arguments else annotation
+    types = {int: pl.Int64, float: pl.Float64, bool: pl.Boolean, datetime: pl.Datetime("us", "UTC"), date: pl.Date}
+    return types.get(kind, pl.String)
+
+
+def _python_type(dtype: "pl.DataType | DataTypeClass") -> Any:
+    import polars as pl
+
+    if isinstance(dtype, pl.List):
+        return tuple[_python_type(dtype.inner), ...]
+    return dtype.to_python()

@@ -1,0 +1,112 @@
+"""Facts of an account: its states and events, its back-test and its picture."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Self
+
+import polars as pl
+
+from nvtrader_pipelines.desk.account_access import read_account
+from nvtrader_pipelines.execution.audit import AuditEvent
+from nvtrader_pipelines.execution.book import AccountState
+from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.plan_records import PlanRecord, halted_session_events, plan_records
+from nvtrader_pipelines.portfolio.cash import CASH
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
+
+
+@dataclass(frozen=True)
+class AccountFacts:
+    """States and audit events of an account, read once."""
+
+    name: str
+    states: Sequence[AccountState]  # opening first
+    events: Sequence[AuditEvent]
+    records: Mapping[str, PlanRecord]  # by plan id, oldest first
+    halt_reason: str | None  # why the kill switch is engaged; None if it is not
+
+    @classmethod
+    def of(cls, store: Store, name: str) -> Self:
+        """Read the book, the audit and the kill switch.
+
+        Raises:
+            StorageError: if the book or the audit is damaged.
+            ExecutionError: if the book lacks events that the audit has: it is missing or an older copy.
+        """
+        book = store.book(name)
+        events = store.audit.events(name)
+        Journal(store.audit, name).require_book_covers_audit(book.index())
+        return cls(name, book.states(), events, plan_records(events), store.switch.halt_reason())
+
+    @property
+    def halted_sessions(self) -> list[date]:
+        """Sessions that the kill switch left without a plan, whether or not a decision was due."""
+        return [event.session for event in halted_session_events(self.events, self.records.values()) if event.session]
+
+    @property
+    def waiting(self) -> list[PlanRecord]:
+        """Plans that wait for a person, oldest first."""
+        return [record for record in self.records.values() if record.status == "waiting"]
+
+    @property
+    def curve(self) -> pl.DataFrame:
+        """Rows per close, opening first: equity, net return, drawdown, turnover, cost and cash."""
+        names = ("session", "equity", "net_return", "drawdown", "turnover", "cost")
+        rows = [(*(getattr(state, name) for name in names), state.weights[-1]) for state in self.states]
+        return pl.DataFrame(rows, schema=[*names, CASH], orient="row")
+
+
+def require_history(store: Store, account: str, days: tuple[date | None, date | None]) -> None:
+    """Raise if an account cannot replay these days.
+
+    Raises:
+        ValueError: if the account is at a broker, or not open and without a first day.
+        ExecutionError: if its book is missing, although the audit has events.
+    """
+    first, last = days
+    if days != (None, None) and (kind := read_account(store.home, account).kind) != "simulated":
+        raise ValueError(
+            f"a history can only be replayed on a simulated account, but {account} is at a broker (kind: {kind}); "
+            "leave out --from and --to"
+        )
+    if last and not first and not AccountFacts.of(store, account).states:
+        raise ValueError(f"a history needs a first day, since the account {account} is not open yet; give --from, too")
+
+
+def find_backtest(store: Store, facts: AccountFacts) -> tuple[pl.DataFrame | None, str]:
+    """Back-test of an account since its opening, or the reason why there is none."""
+    from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
+
+    opening, *sessions = facts.states
+    traded = {(state.run_id, state.policy) for state in facts.states}
+    if read_account(store.home, facts.name).is_live:
+        return None, "the account is at a broker, whose fills differ from assumed ones"
+    if not sessions:
+        return None, "no session has been traded yet"
+    if len(traded) > 1:
+        return None, f"{len(traded)} policies have traded on the account"
+    try:
+        return account_backtest(open_deployment(store, *traded.pop()), opening.session, sessions[-1].session), ""
+    except ValueError as error:  # the market has changed since; the policy need not be the active one
+        return None, str(error)
+
+
+def draw_account(home: Home, facts: AccountFacts, backtest: pl.DataFrame | None) -> Path:
+    """Draw the account beside its back-test and return the path of the picture."""
+    from nvtrader_pipelines.figures.portfolio_figures import account_figure
+    from nvtrader_pipelines.storage.files import PICTURE_FORMATS, write_picture
+
+    state = facts.states[-1]
+    opening = facts.curve.select("session", "equity").head(1)  # both are 1 there
+    reference_curves = (
+        {} if backtest is None else {"back-test": pl.concat([opening, backtest.select("session", "equity")])}
+    )
+    note = f"Last traded by {state.policy} of run {state.run_id}. Paper fills are assumptions."
+    path = home.pictures / "paper" / f"{facts.name}.png"
+    picture = account_figure(facts.curve, f"Account {facts.name} until {state.session}", reference_curves, note)
+    for suffix in PICTURE_FORMATS:
+        write_picture(path.with_suffix(suffix), picture)
+    return path

@@ -1,0 +1,1 @@
+"""Learning from people: their decisions, outcomes, preference pairs, tuned policies, and retraining."""

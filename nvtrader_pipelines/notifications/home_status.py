@@ -1,0 +1,192 @@
+"""State of a home on one screen: what trades, runs, waits and failed, and the next command."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+
+import polars as pl
+from pydantic import BaseModel, ConfigDict, computed_field
+
+from nvtrader_pipelines.components.text import short_id
+from nvtrader_pipelines.desk.account_access import account_names
+from nvtrader_pipelines.notifications.home_states import home_states
+from nvtrader_pipelines.notifications.notification import Kind, Notification
+from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
+from nvtrader_pipelines.research.session_documents import SessionSummary, running_sessions
+from nvtrader_pipelines.runs.run_tables import JUDGEMENT_STARTS, WALK_FORWARD
+from nvtrader_pipelines.storage.code_server import running_url
+from nvtrader_pipelines.storage.ledger import LedgerRun
+from nvtrader_pipelines.storage.ledger.database import Database, ledger_url
+from nvtrader_pipelines.storage.ledger.run_rows import death_reason
+from nvtrader_pipelines.storage.notification_record import NotificationRecordFile
+from nvtrader_pipelines.storage.specs import read_experiments
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.training_curve_file import CurvePoint, read_points
+from nvtrader_pipelines.storage.views.queries import query_views
+
+KINDS: tuple[Kind, ...] = ("waiting_plan", "unreachable_ui")  # stale data take a second to read
+REFUSED = "SELECT file, first(reason) FROM silver.quarantine WHERE line = 0 GROUP BY file ORDER BY file"
+FAILED = ("failed", "interrupted")
+
+
+@dataclass(frozen=True)
+class AccountClose:
+    """Account at its last close."""
+
+    account: str
+    session: date
+    value: float  # in the account's currency
+    equity: float  # as a multiple of the opening
+    ruin: str  # that the account lost everything; empty if it has not
+
+
+@dataclass(frozen=True)
+class RunState:
+    """Run in progress, or the last run of its version and kind if that ended early."""
+
+    run_id: str
+    partition_key: str
+    status: str  # running, failed or interrupted
+    state: str  # phase (training, testing or judging) and the last message, or why it ended
+    at: datetime
+    curve: tuple[CurvePoint, ...] = ()  # of the fold and seed that reported last; empty unless it trains
+
+
+class HomeStatus(BaseModel):
+    """State of a home."""
+
+    model_config = ConfigDict(frozen=True)
+    home: str
+    active: ActivePolicy | None
+    accounts: tuple[AccountClose, ...]  # opened ones
+    halted: str | None  # why the kill switch is engaged
+    has_policies: bool  # of a completed run
+    running: tuple[RunState, ...]
+    searches: tuple[SessionSummary, ...]  # running ones
+    waiting_plans: tuple[Notification, ...]
+    refused_files: Mapping[str, str]  # reason by file
+    failed_runs: tuple[RunState, ...]
+    failed_commands: Mapping[str, str]  # reason by command, until it succeeds
+    ui: str  # URL; empty if none runs
+    ui_problems: tuple[Notification, ...]
+
+    @computed_field
+    @property
+    def next_command(self) -> str:
+        """Command that helps most now."""
+        if self.halted:
+            return "nvtrader resume --reason WHY"
+        if self.ui_problems:
+            return "nvtrader doctor"
+        if self.waiting_plans:
+            return f"nvtrader plans show {self.waiting_plans[0].identity}"
+        if self.failed_runs:
+            run = self.failed_runs[0]
+            name = run.partition_key.partition("@")[0]
+            is_resumable = run.status == "interrupted"
+            return f"nvtrader experiments run {name}" if is_resumable else f"nvtrader runs show {short_id(run.run_id)}"
+        if self.failed_commands:
+            return next(iter(self.failed_commands))
+        if self.refused_files:
+            is_experiment = next(iter(self.refused_files)).endswith((".yaml", ".yml"))
+            return "nvtrader experiments validate" if is_experiment else "nvtrader ingest"
+        return self._next_step()
+
+    def _next_step(self) -> str:
+        if self.active is None:
+            idle = "nvtrader policies activate NAME" if self.has_policies else "nvtrader materialize"
+            busy = "nvtrader research status" if self.searches else idle
+            return "nvtrader runs" if self.running else busy
+        if not self.accounts:
+            return "nvtrader trade"
+        return "nvtrader portfolio" if self.ui else "nvtrader ui"
+
+
+def read_home_status(store: Store, at: datetime) -> HomeStatus:
+    """Read the state of a home; only a pointer file that differs is written.
+
+    Raises:
+        StorageError: if a file of the home is damaged.
+    """
+    home = store.home
+    states, runs = home_states(store, at, KINDS), _read_runs(store)
+    record = NotificationRecordFile(home).read()
+    return HomeStatus(
+        home=str(home.root),
+        active=read_active(store),
+        accounts=_read_accounts(store),
+        halted=store.switch.halt_reason(),
+        has_policies=_has_completed_run(store),
+        running=tuple(run for run in runs if run.status == "running"),
+        searches=running_sessions(store),
+        waiting_plans=tuple(states.get("waiting_plan", ())),
+        refused_files=_read_refused_files(store),
+        failed_runs=tuple(run for run in runs if run.status in FAILED),
+        failed_commands={command: failure.reason for command, failure in record.failed_commands.items()},
+        ui=running_url(home.dagster),
+        ui_problems=tuple(states.get("unreachable_ui", ())),
+    )
+
+
+def _read_accounts(store: Store) -> tuple[AccountClose, ...]:
+    closes = ((name, store.book(name).last()) for name in account_names(store.home))
+    return tuple(AccountClose(name, last.session, last.value, last.equity, last.ruin) for name, last in closes if last)
+
+
+def _has_completed_run(store: Store) -> bool:
+    if Database.connect(ledger_url(store.home)).revision() is None:  # opening the ledger would create it
+        return False
+    return bool((store.ledger.runs()["status"] == "done").any())
+
+
+def running_runs(store: Store) -> Sequence[RunState]:
+    """Runs in progress, with the learning curve of each training."""
+    return [run for run in _read_runs(store) if run.status == "running"]
+
+
+def _read_runs(store: Store) -> Sequence[RunState]:
+    """Last runs by version and kind that are not done, newest first, without archived experiments."""
+    if Database.connect(ledger_url(store.home)).revision() is None:  # opening the ledger would create it
+        return ()
+    archived = store.ledger.archived_names()
+    last = store.ledger.runs().unique(["partition_key", "kind"], keep="first", maintain_order=True)
+    runs = map(store.ledger.run, last.filter(pl.col("status") != "done")["run_id"])
+    return [_run_state(store, run) for run in runs if run.partition_key.partition("@")[0] not in archived]
+
+
+def _run_state(store: Store, run: LedgerRun) -> RunState:
+    if run.status != "running":
+        return RunState(run.run_id, run.partition_key, run.status, run.message or "", run.finished_at or run.started_at)
+    if reason := death_reason(run):
+        return RunState(run.run_id, run.partition_key, "interrupted", reason, run.started_at)
+    events = store.ledger.events(run.run_id)
+    state, at = "", run.started_at
+    if len(events):
+        state, at = f"{_phase(run.kind, events)}: {events['message'][-1]}", events["timestamp"][-1]
+    curve = latest_curve(read_points(store.home, run.run_id))
+    return RunState(run.run_id, run.partition_key, run.status, state, at, tuple(curve))
+
+
+def _phase(kind: str, events: pl.DataFrame) -> str:
+    """Phase of a running run; `done` is the end of its training, since that of its judgement closes it."""
+    starts = events.filter(stage="start")["message"]
+    if len(starts) and starts[-1].endswith(JUDGEMENT_STARTS):
+        return "judging"
+    return "testing" if kind != WALK_FORWARD or "done" in events["stage"] else "training"
+
+
+def latest_curve(points: Sequence[CurvePoint]) -> list[CurvePoint]:
+    """Points of the fold and seed that reported last, by timesteps."""
+    if not points:
+        return []
+    last = points[-1]
+    curve = [point for point in points if (point.fold, point.seed) == (last.fold, last.seed)]
+    return sorted(curve, key=lambda point: point.timesteps)
+
+
+def _read_refused_files(store: Store) -> dict[str, str]:
+    """Reasons of experiments that are not valid, and of deliveries refused as a whole."""
+    refused = {path.name: problem for path, problem in read_experiments(store.home).problems.items()}
+    if store.home.duckdb_file.exists():
+        refused |= dict(query_views(store, REFUSED).iter_rows())
+    return refused

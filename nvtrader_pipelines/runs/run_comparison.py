@@ -1,0 +1,84 @@
+"""Comparison of runs: figures, shared sessions, and differences of specs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+
+from nvtrader_pipelines.components.columns import Column, TableSchema
+from nvtrader_pipelines.components.document import Document, row_model
+from nvtrader_pipelines.evaluation.short_samples import mask_short
+from nvtrader_pipelines.evaluation.statistics import STATISTICS
+from nvtrader_pipelines.runs.experiment_document import FieldDifference
+from nvtrader_pipelines.runs.run_queries import (
+    COMPARED_COLUMNS,
+    COMPARED_FIGURES,
+    compare_runs,
+    compare_specs,
+    find_run_by_name,
+)
+from nvtrader_pipelines.storage.ledger import schema
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import EVALUATIONS
+
+SHARED_FIGURES = TableSchema(
+    Column("account", pl.String, "experiment, with the short id where it has several of the runs"),
+    EVALUATIONS.schema.only("first_session", "last_session", "n_sessions", *STATISTICS),
+    Column("sharpe_difference", pl.Float64, "Sharpe ratio less that of the first run; null for the first"),
+    EVALUATIONS.schema.only("sharpe_difference_low", "sharpe_difference_high"),
+)
+
+
+class ComparedRun(row_model(TableSchema(schema.polars_schema(schema.RUNS).only(*COMPARED_COLUMNS), COMPARED_FIGURES))):
+    """Run of a comparison, with the figures of its account over all test sessions."""
+
+
+class SpecDifference(FieldDifference):
+    """Field of a run's spec that differs from the first run's, on the left; null where missing."""
+
+    run: str  # short id
+
+
+class SharedAccount(row_model(SHARED_FIGURES)):
+    """Figures of a run over the sessions that all compared runs walked."""
+
+
+class SharedSessionsDocument(Document):
+    """Figures of runs over the sessions they share, and the path of their picture."""
+
+    figures: tuple[SharedAccount, ...]
+    picture: Path | None  # null if there is nothing to draw
+    note: str | None  # why there is nothing to draw
+
+
+class ComparisonDocument(Document):
+    """Comparison of runs, in the given order."""
+
+    runs: tuple[ComparedRun, ...]
+    spec_differences: tuple[SpecDifference, ...]
+    shared: SharedSessionsDocument
+
+
+def compare_named_runs(store: Store, names: Sequence[str], picture: Path) -> ComparisonDocument:
+    """Compare runs, named as in `find_run_by_name`, and draw the sessions they share.
+
+    Raises:
+        NotFoundError: if a name matches no run or several.
+        ValueError: if there are fewer than two runs, or one is named twice.
+    """
+    from nvtrader_pipelines.runs.run_pictures import draw_comparison
+
+    if len(names) < 2:
+        raise ValueError(
+            f"a comparison needs at least two runs, but got {len(names)}; add another (see `nvtrader runs`)"
+        )
+    runs = [find_run_by_name(store.ledger, name) for name in names]
+    if len({run.run_id for run in runs}) < len(runs):
+        raise ValueError("a comparison needs different runs, but one is named twice; see `nvtrader runs`")
+    drawn = draw_comparison(store, runs, picture)
+    facts = {
+        "runs": compare_runs(store, runs).to_dicts(),
+        "spec_differences": compare_specs(store.ledger, runs).to_dicts(),
+        "shared": {"figures": mask_short(drawn.figures).to_dicts(), "picture": drawn.picture, "note": drawn.problem},
+    }
+    return ComparisonDocument.model_validate(facts)

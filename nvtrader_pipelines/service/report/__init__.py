@@ -1,1 +1,0 @@
-"""Report: all results on one HTML page, and the README's table."""

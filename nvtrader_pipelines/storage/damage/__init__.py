@@ -1,1 +1,0 @@
-"""Damaged files of a home: checks, remedies and repairs."""

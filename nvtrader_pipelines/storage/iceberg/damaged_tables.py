@@ -1,0 +1,38 @@
+"""Check of all files of the tables' current states, for `nvtrader doctor`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pyiceberg.table import Table as IcebergTable
+
+from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
+from nvtrader_pipelines.storage.file_problems import PARQUET, ending_problem, rebuild_remedy
+from nvtrader_pipelines.storage.iceberg.catalog import table_errors
+from nvtrader_pipelines.storage.iceberg.commits import plan_files
+from nvtrader_pipelines.storage.iceberg.locations import local_path
+from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.table import Table
+from nvtrader_pipelines.storage.tables import TABLES
+
+
+def find_damaged_tables(tables: Warehouse) -> Iterator[StorageError]:
+    """Find damaged metadata, manifests and data files of the tables."""
+    remedy = rebuild_remedy(tables.home)
+    for table in TABLES:
+        try:
+            with table_errors(tables.home, table):
+                sizes = _recorded_sizes(table, tables.find(table))
+        except StorageError as error:
+            yield error
+            continue
+        for path, size in sizes.items():
+            if problem := ending_problem(path, PARQUET, size):
+                yield DamagedFileError(path, problem, remedy)
+
+
+def _recorded_sizes(table: Table, iceberg: IcebergTable | None) -> dict[Path, int]:
+    """Sizes of the data files of a table's current state by path."""
+    if iceberg is None:
+        return {}
+    files = [task.file for task in plan_files(table, iceberg)]
+    return {Path(local_path(iceberg, file.file_path)): file.file_size_in_bytes for file in files}
