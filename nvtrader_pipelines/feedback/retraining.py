@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.intervals import growth_interval
 from nvtrader_pipelines.evaluation.rolling import ROLLING_SESSIONS
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, last_activation
+from nvtrader_pipelines.research.hand_over import experiment_file, is_winner, later_winner
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
@@ -22,6 +24,7 @@ from nvtrader_pipelines.storage.tables import EQUITY_CURVES, MARKET_PANEL, REGIM
 
 MIN_NEW_SESSIONS = 21  # after the tests
 MIN_TRADED_SESSIONS = 21  # a shorter account is noise
+MIN_WINNER_SESSIONS = 252  # after the tests of its first run: its next ones test them alone
 MIN_SESSIONS_APART = 5  # of two retrainings of an experiment
 TURN = 0.2  # fall from the high of a bull market, or rise from the low of a bear market, that ends it
 
@@ -53,6 +56,7 @@ class RetrainingCheck:
     calendar: TradingCalendar  # of the market
     is_due: bool
     sentence: str  # figure and bound
+    successor: ExperimentSpec | None = None  # that is trained in its place where it is due
 
     @property
     def recent_sessions(self) -> list[date]:
@@ -62,7 +66,10 @@ class RetrainingCheck:
 
 
 def check_market_growth(store: Store, partition_keys: Collection[str]) -> list[RetrainingCheck]:
-    """Check for each experiment with a completed run whether its market has 21 more sessions to test."""
+    """Check for each experiment with a completed run whether its market has 21 more sessions to test.
+
+    The winner of a search needs 252 more than its first run tested; its successor is tested on these alone.
+    """
     tested = _tested_experiments(store, partition_keys)
     return [_check_growth(store, *row) for row in tested.iter_rows()]
 
@@ -143,12 +150,29 @@ def _tested_experiments(store: Store, partition_keys: Collection[str]) -> pl.Dat
 def _check_growth(store: Store, partition_key: str, source: str, tested_to: date, as_of: date) -> RetrainingCheck:
     calendar = store.calendar_of(partition_key)
     n_new = max(0, len(calendar.sessions(tested_to, as_of)) - 1)
+    spec = store.ledger.read(partition_key)
+    if is_winner(spec) and (successor := _next_winner(store, spec, as_of)):
+        figures = f"{source} has {MIN_WINNER_SESSIONS} sessions or more since the first run of {spec.name}"
+        sentence = f"{figures}, which {successor.name} tests from {successor.report_from}"
+        return RetrainingCheck(partition_key, as_of, calendar, is_due=True, sentence=sentence, successor=successor)
     figures = f"{partition_key} is tested to {tested_to}; to {as_of}, {source} has {n_new} more sessions"
     sentence = f"{figures} (required: {MIN_NEW_SESSIONS})"
     check = _refuse_holdout(store, RetrainingCheck(partition_key, as_of, calendar, n_new >= MIN_NEW_SESSIONS, sentence))
     if not (check.is_due and _has_current_panel(store, partition_key)):
         return check
     return replace(check, is_due=False, sentence=f"{figures}, but a run of it has all sessions of its names")
+
+
+def _next_winner(store: Store, spec: ExperimentSpec, as_of: date) -> ExperimentSpec | None:
+    """Retrained winner whose test begins after those of the winner's first run; None before a year, or if it exists."""
+    runs = store.ledger.runs().filter(partition_key=spec.partition_key, status="done", kind=WALK_FORWARD)
+    tested_to = min(runs["window_last"].to_list())
+    new_sessions = store.calendar_of(spec.partition_key).sessions(tested_to, as_of)[1:].tolist()
+    if len(new_sessions) < MIN_WINNER_SESSIONS:
+        return None
+    successor = later_winner(spec, new_sessions[0])
+    exists = experiment_file(store, successor).exists() or successor.name in store.ledger.versions()["name"]
+    return None if exists else successor
 
 
 def _has_current_panel(store: Store, partition_key: str) -> bool:

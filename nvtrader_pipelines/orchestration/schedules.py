@@ -167,7 +167,9 @@ def weekly_retrain(
 @new_york_schedule(
     cron_schedule="0 6 * * 6",
     job=AUTORESEARCH,
-    description="Every Saturday: search for better settings, each week by other proposals.",
+    default_status=dg.DefaultScheduleStatus.STOPPED,
+    description="Every Saturday, once switched on: search for better settings, each week by other proposals. A search "
+    "that finds something spends a look at the sealed window, of which each later one must find more.",
 )
 def weekly_autoresearch(
     context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]

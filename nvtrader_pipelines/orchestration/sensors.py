@@ -1,6 +1,6 @@
 """Sensors for files, evaluated runs, activations, retraining, run ends and notifications."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 
 import dagster as dg
@@ -38,6 +38,7 @@ from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.orchestration.schedules import current_experiments, tunable_experiments
 from nvtrader_pipelines.orchestration.table_checks import PARTITION_TAG
 from nvtrader_pipelines.research.automatic_training import select_automatic
+from nvtrader_pipelines.research.hand_over import hand_on_later_winner
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.market_state import has_panel, market_is_current
@@ -172,12 +173,10 @@ retraining_sensor = partial(
 @retraining_sensor(
     description="Market with 21 sessions after the tests of an experiment's last run: train the experiment again."
 )
-def market_grew(
-    context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]
-) -> Iterator[dg.RunRequest | dg.SkipReason]:
-    """Request one run per experiment and market state."""
+def market_grew(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]) -> dg.SensorResult:
+    """Request one run per experiment and market state; a winner's is that of its successor, which is written first."""
     current = current_experiments(context.instance, store)
-    yield from retraining_requests(context, current, check_market_growth(store, current))
+    return retraining_requests(context, store, current, check_market_growth(store, current))
 
 
 @retraining_sensor(
@@ -186,39 +185,46 @@ def market_grew(
 )
 def account_drifted(
     context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store], desk: DeskResource
-) -> Iterator[dg.RunRequest | dg.SkipReason]:
+) -> dg.SensorResult:
     """Request one run per market state while the account is below the interval."""
     current, check = current_experiments(context.instance, store), check_account_drift(store, desk.account)
-    yield from retraining_requests(context, current, [check] if check else [])
+    return retraining_requests(context, store, current, [check] if check else [])
 
 
 @retraining_sensor(
     description="Bull market that became a bear market since the tests of the active policy's experiment, or the "
     "reverse (20 %): train the experiment again."
 )
-def regime_changed(
-    context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]
-) -> Iterator[dg.RunRequest | dg.SkipReason]:
+def regime_changed(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]) -> dg.SensorResult:
     """Request one run per market state until a run of the experiment is tested in the present regime."""
     current, check = current_experiments(context.instance, store), check_regime_change(store)
-    yield from retraining_requests(context, current, [check] if check else [])
+    return retraining_requests(context, store, current, [check] if check else [])
 
 
 def retraining_requests(
-    context: dg.SensorEvaluationContext, current: Collection[str], checks: Sequence[RetrainingCheck]
-) -> Iterator[dg.RunRequest | dg.SkipReason]:
+    context: dg.SensorEvaluationContext, store: Store, current: Collection[str], checks: Sequence[RetrainingCheck]
+) -> dg.SensorResult:
     """Request a run per current experiment that is due, at least five sessions after a sensor's last one."""
-    reasons = {check: _skip_reason(context.instance, current, check) for check in checks}
-    for check in (check for check, reason in reasons.items() if reason is None):
-        yield dg.RunRequest(
-            run_key=f"{context.sensor_name}:{check.partition_key}:{check.as_of}",
-            partition_key=check.partition_key,
-            tags={RETRAINED_BECAUSE: check.sentence, RETRAINED_AS_OF: check.as_of.isoformat()},
+    requests, successors, reasons = [], [], []
+    for check in checks:
+        key, reason = check.partition_key, _skip_reason(context.instance, current, check)
+        if reason is None and check.successor is not None:
+            key, reason = check.successor.partition_key, hand_on_later_winner(store, check.successor)
+        if reason is not None:
+            reasons.append(reason)
+            continue
+        if key != check.partition_key:
+            successors.append(key)
+        requests.append(
+            dg.RunRequest(
+                run_key=f"{context.sensor_name}:{key}:{check.as_of}",
+                partition_key=key,
+                tags={RETRAINED_BECAUSE: check.sentence, RETRAINED_AS_OF: check.as_of.isoformat()},
+            )
         )
-    if None not in reasons.values():
-        yield dg.SkipReason(
-            "; ".join(filter(None, reasons.values())) or "there is no completed run or no active policy"
-        )
+    if not requests:
+        return dg.SensorResult(skip_reason="; ".join(reasons) or "there is no completed run or no active policy")
+    return dg.SensorResult(requests, dynamic_partitions_requests=[EXPERIMENTS.build_add_request(successors)])
 
 
 def _skip_reason(instance: dg.DagsterInstance, current: Collection[str], check: RetrainingCheck) -> str | None:

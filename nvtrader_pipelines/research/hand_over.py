@@ -1,8 +1,11 @@
 """Hand-over of a session's result to trading: an experiment, its judged policies, and audit events."""
 
+import re
 from collections.abc import Mapping, Sequence
+from datetime import date
 from itertools import takewhile
 from math import inf
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -17,12 +20,15 @@ from nvtrader_pipelines.research.session_spec import Session
 from nvtrader_pipelines.research.session_store import sealed_experiment
 from nvtrader_pipelines.research.verdict import Outcome
 from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.runs.registration import plan_problem, register_experiments
 from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.policy_library import policy_file_name
 from nvtrader_pipelines.storage.read_sources import note_read
 from nvtrader_pipelines.storage.specs import read_experiment, spec_yaml
 from nvtrader_pipelines.storage.store import Store
 
 AUTHOR = "autoresearch"
+WINNER_NAME = re.compile(rf"(\d{{8}}-\d{{6}}-\w+-{WINNER})(?:-(\d+))?")  # the first, and one that was retrained
 
 
 def hand_over(store: Store, session: Session, lines: Sequence[Line]) -> None:
@@ -74,7 +80,7 @@ def hand_over(store: Store, session: Session, lines: Sequence[Line]) -> None:
         )
         store.audit.append([new_best])  # before a sensor starts its run by the file
         if spec.partition_key not in store.ledger.versions()["partition_key"]:
-            write_atomically(store.home.experiments / f"{spec.name}.yaml", spec_yaml(spec))
+            write_atomically(experiment_file(store, spec), spec_yaml(spec))
 
 
 def judged_policies(store: Store, spec: ExperimentSpec) -> Mapping[FoldSeed, bytes]:
@@ -91,14 +97,60 @@ def judged_policies(store: Store, spec: ExperimentSpec) -> Mapping[FoldSeed, byt
     return {fold_and_seed(file.name): file.read_bytes() for file in folder.glob("*.zip")}
 
 
+def write_policies(store: Store, session_id: str, spec: ExperimentSpec, archives: Mapping[FoldSeed, bytes]) -> None:
+    """Write the policies that a session hands on, with their experiment."""
+    folder = store.home.research_policies / session_id
+    for key, content in archives.items():
+        write_atomically(folder / policy_file_name(key), content)
+    write_atomically(folder / "experiment.yaml", spec_yaml(spec))
+
+
+def is_winner(spec: ExperimentSpec) -> bool:
+    """Whether a session has handed on an experiment as its winner, or it retrains one."""
+    return WINNER_NAME.fullmatch(spec.name) is not None
+
+
+def later_winner(spec: ExperimentSpec, test_first: date) -> ExperimentSpec:
+    """Return the experiment that retrains a winner: its settings with a later test, named `<session>-winner-2` on."""
+    match = WINNER_NAME.fullmatch(spec.name)
+    assert match, spec.name
+    document = spec.model_dump(mode="json") | {
+        "name": f"{match[1]}-{int(match[2] or 1) + 1}",
+        "splitter": spec.splitter.model_copy(update={"test_first": test_first}).model_dump(mode="json"),
+        "report_from": test_first,
+    }
+    return ExperimentSpec.model_validate(document)
+
+
+def hand_on_later_winner(store: Store, spec: ExperimentSpec) -> str | None:
+    """Write and register an experiment that retrains a winner; return the problem if the market cannot run it."""
+    problem = plan_problem(store, spec)
+    if problem is None:
+        write_atomically(experiment_file(store, spec), spec_yaml(spec))
+        register_experiments(store, [spec])
+    return problem
+
+
+def experiment_file(store: Store, spec: ExperimentSpec) -> Path:
+    """File of an experiment that is handed on."""
+    return store.home.experiments / f"{spec.name}.yaml"
+
+
 def record_retrained(store: Store, run: SealedRun) -> None:
     """Write the event `PolicyRetrained` of a sealed run whose experiment a session has handed on, once.
+
+    By the rule `best_sharpe`, its policies are written beside those of winners, too.
 
     Raises:
         StorageError: if the audit cannot be read.
     """
+    spec = store.ledger.read(run.partition_key)
+    winner = WINNER_NAME.fullmatch(spec.name)
     for new_best in _new_bests(store):
-        if new_best.spec_hash == run.spec_hash:
+        session_id = new_best.detail["session"]
+        if new_best.spec_hash == run.spec_hash and new_best.detail["rule"] != WINNER:
+            write_policies(store, session_id, spec, store.policies.read_run(run))
+        if new_best.spec_hash == run.spec_hash or (winner and new_best.policy == winner[1]):
             retrained = AuditEvent(
                 event_id=event_id("PolicyRetrained", run.run_id),
                 kind="PolicyRetrained",
@@ -108,7 +160,9 @@ def record_retrained(store: Store, run: SealedRun) -> None:
                 run_id=run.run_id,
                 spec_hash=run.spec_hash,
                 detail={
-                    **{name: new_best.detail[name] for name in ("session", "rule", "experiment")},
+                    "session": session_id,
+                    "rule": new_best.detail["rule"],
+                    "experiment": run.partition_key,
                     "policies": dict(run.policies),
                     "policies_sha256": run.sha256,
                 },

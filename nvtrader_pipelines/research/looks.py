@@ -15,6 +15,7 @@ from nvtrader_pipelines.evaluation.sharpe.lead import Lead, lead_of
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
+from nvtrader_pipelines.research.hand_over import write_policies
 from nvtrader_pipelines.research.journal import Line, LookOpened, SessionClosed, TrialJudged, returns_name
 from nvtrader_pipelines.research.recorded_session import WINNER
 from nvtrader_pipelines.research.sentences import format_look, format_nothing_found, format_unjudged_look
@@ -137,7 +138,10 @@ class Close:
         leads = {side: lead_of(returns["kept"], returns[side], years) for side in ("base", *PLAIN)}
         verdict = LookVerdict(look, leads.pop("base"), leads, years)
         if verdict.outcome is Outcome.WINNER:
-            self._write_policies(winner, results["kept"])
+            archives = {
+                (fold, result.seed): content for result in results["kept"] for fold, content in result.archives.items()
+            }
+            write_policies(self.store, self.session.session_id, winner, archives)
         if verdict.outcome is not Outcome.NOT_CONFIRMED:
             name = f"{self.session.session_id}-{WINNER if verdict.outcome is Outcome.WINNER else 'base'}"
             write_atomically(self.folder.path / "best.yaml", spec_yaml(winner.model_copy(update={"name": name})))
@@ -165,14 +169,6 @@ class Close:
                 if result is not None:
                     results[result.number] = result
         return {side: [results[i] for i, job in enumerate(jobs) if job[0] == side] for side in sides}
-
-    def _write_policies(self, winner: ExperimentSpec, results: Sequence[TrialResult]) -> None:
-        """Write the judged policies with their experiment, as the files that are handed on."""
-        folder = self.store.home.research_policies / self.session.session_id
-        for result in results:
-            for fold, content in result.archives.items():
-                write_atomically(folder / f"fold-{fold}-seed-{result.seed}.zip", content)
-        write_atomically(folder / "experiment.yaml", spec_yaml(winner))
 
     def _closed(self, **fields: Any) -> SessionClosed:
         return SessionClosed(**fields, **self._reported(), finished_at=now())

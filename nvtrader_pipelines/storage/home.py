@@ -47,7 +47,7 @@ class Home:
     policies = _Place("data/rl/policies")  # trained policies by experiment and run
     preference_pairs = _Place("data/rl/preference_pairs")  # pairs that policies were tuned to, by digest
     research_sessions = _Place("data/autoresearch/sessions")  # a folder per search session, with its journal
-    research_policies = _Place("data/autoresearch/policies")  # policies of searches' winners, in a folder per session
+    research_policies = _Place("data/autoresearch/policies")  # policies that searches hand on, in a folder per session
     spans_file = _Place("data/traces/spans.jsonl")  # OpenTelemetry spans of searches, as JSON lines
     accounts = _Place("data/accounts")  # accounts at brokers, as YAML
     compliance = _Place("data/compliance")  # the desk's limits, sectors, sales at a loss
@@ -123,6 +123,6 @@ def create_home(root: Path) -> Home:
     source = packaged if packaged.is_dir() else PACKAGE.parent / "data"
     for name in SHIPPED_FILES:
         write_atomically(home.root / "data" / name, (source / name).read_bytes())
-    home.landing.mkdir()
-    home.warehouse.mkdir()
+    for folder in (home.landing, home.policies, home.research_policies, home.audit, home.warehouse):
+        folder.mkdir(parents=True)
     return home

@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.policies.baselines import Cufolio
+from nvtrader_pipelines.research.hand_over import judged_policies, record_retrained
 from nvtrader_pipelines.research.journal import TrialJudged, format_line
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.recorded_session import read_session
@@ -19,6 +21,9 @@ from nvtrader_pipelines.research.session import run_session
 from nvtrader_pipelines.research.session_store import create_session
 from nvtrader_pipelines.research.trial_pool import TrialPool
 from nvtrader_pipelines.runs.ingestion import pin_panels
+from nvtrader_pipelines.runs.lifecycle import Launch
+from nvtrader_pipelines.runs.planning import read_plan
+from nvtrader_pipelines.runs.train_walk_judge import adopt_policies, judge_run, train_run, walk_run
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
@@ -89,6 +94,18 @@ def new_session(home: Home, base: ExperimentSpec | None = None, **options) -> Se
 def run(home: Home, folder: SessionFolder, workers: int | None = None) -> list:
     """Run a session, and return its new lines."""
     return list(run_session(Store(home), folder.session_id, workers))
+
+
+def run_handed_on(store, spec):
+    """Train, walk and judge a handed-on experiment as its assets do."""
+    store.ledger.register(spec)
+    plan, launch = read_plan(store, spec.partition_key), Launch("t")
+    drain(adopt_policies(store, plan, judged_policies(store, spec), launch))
+    for steps in (train_run, walk_run, judge_run):
+        drain(steps(store, plan, launch))
+    run = store.policies.read_latest(spec.partition_key)
+    record_retrained(store, run)
+    return run
 
 
 def fail_jobs(monkeypatch, is_failing) -> None:

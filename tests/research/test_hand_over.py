@@ -1,14 +1,10 @@
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.policies.archive import read_card
 from nvtrader_pipelines.research import hand_over as module
-from nvtrader_pipelines.research.hand_over import judged_policies, record_retrained
+from nvtrader_pipelines.research.hand_over import record_retrained
 from nvtrader_pipelines.research.recorded_session import handed_on, read_session
-from nvtrader_pipelines.runs.lifecycle import Launch
-from nvtrader_pipelines.runs.planning import read_plan
-from nvtrader_pipelines.runs.train_walk_judge import adopt_policies, judge_run, train_run, walk_run
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.specs import read_experiment
@@ -23,6 +19,7 @@ from tests.research.search_homes import (
     market,
     new_session,
     run,
+    run_handed_on,
     trials_of,
 )
 
@@ -34,18 +31,6 @@ GRID = {"proposer": {"kind": "grid"}, "bounds": CAP, "budget": 10}
 def events(store):
     """Events of hand-overs, in the order of the audit."""
     return [event for event in store.audit.events() if event.kind in ("NewBest", "PolicyRetrained")]
-
-
-def run_handed_on(store, spec):
-    """Train, walk and judge a handed-on experiment as its assets do."""
-    store.ledger.register(spec)
-    plan, launch = read_plan(store, spec.partition_key), Launch("t")
-    drain(adopt_policies(store, plan, judged_policies(store, spec), launch))
-    for steps in (train_run, walk_run, judge_run):
-        drain(steps(store, plan, launch))
-    run = store.policies.read_latest(spec.partition_key)
-    record_retrained(store, run)
-    return run
 
 
 def test_runs_of_a_winner_have_the_judged_files_also_on_a_larger_market(planted_home):
@@ -72,7 +57,7 @@ def test_runs_of_a_winner_have_the_judged_files_also_on_a_larger_market(planted_
     assert len(events(store)) == 3  # once per run
 
 
-@pytest.mark.parametrize("killed_at", [(JsonlAudit, "append"), (module, "write_atomically")], ids=["event", "file"])
+@pytest.mark.parametrize("killed_at", [(JsonlAudit, "append"), (module, "experiment_file")], ids=["event", "file"])
 def test_hand_over_that_was_killed_is_completed_and_then_left_alone(killed_at, planted_home, monkeypatch):
     store, folder = Store(planted_home), new_session(planted_home, cufolio(EVEN), **GRID)
     with monkeypatch.context() as killing:
@@ -104,8 +89,11 @@ def test_best_sharpe_alone_is_handed_on_only_by_that_rule_and_only_if_new(noise_
     if path:
         (new_best,) = events(store)
         assert new_best.detail["sharpe"] == max(line.sharpe for line in trials_of(first, "judged"))
-        run_handed_on(store, read_experiment(path))
+        sealed = run_handed_on(store, read_experiment(path))
         assert [event.kind for event in events(store)] == ["NewBest", "PolicyRetrained"]
+        folder = noise_home.research_policies / first.session_id
+        assert read_experiment(folder / "experiment.yaml").spec_hash == sealed.spec_hash
+        assert [file.read_bytes() for file in folder.glob("*.zip")] == [*store.policies.read_run(sealed).values()]
         assert read_experiment(path).report_from == read_session(first).session.spec.sealed_from
 
 

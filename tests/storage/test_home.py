@@ -48,8 +48,10 @@ def test_created_home_holds_shipped_files_and_valid_experiments(tmp_path):
     home = create_home(tmp_path / "new" / "home")
     files = {str(path.relative_to(home.root / "data")) for path in home.root.rglob("*") if path.is_file()}
     assert files == set(SHIPPED_FILES)
-    assert home.landing.is_dir()
-    assert home.warehouse.is_dir()
+    empty = {
+        str(path.relative_to(home.root)) for path in home.root.rglob("*") if path.is_dir() and not [*path.iterdir()]
+    }
+    assert empty == {"data/landing", "data/rl/policies", "data/autoresearch/policies", "data/audit", "warehouse"}
     found = read_experiments(home)
     assert ([spec.name for spec in found.specs], found.problems) == (
         ["cufolio", "ppo-cvar", "ppo-growth", "ppo-residual"],
