@@ -9,7 +9,8 @@ from statistics import fmean, variance
 
 import scipy  # its parts are imported when they are first used
 
-from nvtrader_pipelines.evaluation.sharpe.lead import BLOCK_SIZE, Lead, luck_bar, t_quantile
+from nvtrader_pipelines.evaluation.sharpe.deflation import luck_bar
+from nvtrader_pipelines.evaluation.sharpe.lead import BLOCK_SIZE, Lead, t_quantile
 
 ALLOWANCE = 0.05  # probability of a false claim, over all looks at one sealed window
 N_FINALISTS = 5  # trials considered for reruns at the close: the order by one seed is noisy

@@ -1,4 +1,4 @@
-"""Deflation of Sharpe ratios for the number and spread of all trials."""
+"""Deflation of Sharpe ratios for the number and spread of all trials, and the luck bar of a search."""
 
 from dataclasses import dataclass
 from math import sqrt
@@ -13,6 +13,7 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
     probabilistic_sharpe_ratio,
 )
 
+MIN_CONFIGURATIONS = 20  # of the luck bar, which is too low with fewer
 _ROUNDING = 1e-12  # difference of the Sharpe ratios of equal trials
 
 
@@ -82,3 +83,8 @@ def deflated_sharpe_ratio(moments: SharpeMoments, n_trials: float, variance: flo
     Source: Bailey & Lopez de Prado (2014).
     """
     return probabilistic_sharpe_ratio(moments, expected_maximum_sharpe(n_trials, variance))
+
+
+def luck_bar(n_configurations: int) -> float:
+    """Standard errors above the base that the best of so many configurations without skill reaches."""
+    return expected_maximum_sharpe(max(MIN_CONFIGURATIONS, n_configurations), 1.0)

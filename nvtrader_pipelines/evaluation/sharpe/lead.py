@@ -8,11 +8,9 @@ import scipy  # its parts are imported when they are first used
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.arrays import takes_arrays
-from nvtrader_pipelines.evaluation.sharpe.inference import expected_maximum_sharpe
 from nvtrader_pipelines.evaluation.statistics import UndefinedStatisticError, sharpe_ratio, varies
 
 BLOCK_SIZE = 21  # sessions whose influences are added up, a month
-MIN_CONFIGURATIONS = 20  # of the luck bar, which is too low with fewer
 NO_ERROR = 1e-9  # annual standard error of accounts that differ by rounding or leverage only
 
 
@@ -85,11 +83,6 @@ def sharpe_influence(returns: NDArray[np.float64], periods_per_year: int) -> NDA
 def block_sums(series: NDArray[np.float64]) -> NDArray[np.float64]:
     """Sums (n_blocks,) over consecutive blocks of sessions; the oldest that fill no block are left out."""
     return series[len(series) % BLOCK_SIZE :].reshape(-1, BLOCK_SIZE).sum(axis=1)
-
-
-def luck_bar(n_configurations: int) -> float:
-    """Standard errors above the base that the best of so many configurations without skill reaches."""
-    return expected_maximum_sharpe(max(MIN_CONFIGURATIONS, n_configurations), 1.0)
 
 
 def t_quantile(level: float, n_blocks: int) -> float:
