@@ -37,7 +37,8 @@ from nvtrader_pipelines.envs.transition import (
 )
 from nvtrader_pipelines.market.history import ReadOnlyArrays
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.portfolio.costs import STANDARD_FINANCING, CostFunction, FinancingModel
+from nvtrader_pipelines.portfolio.costs import CostFunction
+from nvtrader_pipelines.portfolio.financing import STANDARD_FINANCING, FinancingModel
 
 FloatArray = NDArray[np.float64]
 

@@ -12,7 +12,8 @@ from nvtrader_pipelines.envs.fill_timing import FillTiming
 from nvtrader_pipelines.envs.observations import LookbackObservation, Observation
 from nvtrader_pipelines.envs.rewards import CvarExcess, LogGrowth, RewardTerm, VolatilityPenalty
 from nvtrader_pipelines.envs.terminations import StopProperly, Termination
-from nvtrader_pipelines.portfolio.costs import STANDARD_FINANCING, CostModel, FinancingModel, ProportionalCost
+from nvtrader_pipelines.portfolio.costs import CostModel, ProportionalCost
+from nvtrader_pipelines.portfolio.financing import STANDARD_FINANCING, FinancingModel
 
 
 class EnvSpec(Component):

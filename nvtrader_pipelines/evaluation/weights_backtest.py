@@ -15,14 +15,8 @@ from nvtrader_pipelines.envs.fill_timing import FillTiming, resolve_fill
 from nvtrader_pipelines.envs.transition import hold_path
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.weights_table import align_weights
-from nvtrader_pipelines.portfolio.costs import (
-    CostFunction,
-    CostModel,
-    Financing,
-    FinancingModel,
-    ProportionalCost,
-    total_cost,
-)
+from nvtrader_pipelines.portfolio.costs import CostFunction, CostModel, ProportionalCost, total_cost
+from nvtrader_pipelines.portfolio.financing import Financing, FinancingModel
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -19,7 +19,8 @@ from nvtrader_pipelines.policies.agents import Agent
 from nvtrader_pipelines.policies.backbones import Backbone
 from nvtrader_pipelines.policies.baselines import Baseline
 from nvtrader_pipelines.portfolio.anchors import Anchor
-from nvtrader_pipelines.portfolio.costs import CostModel, FinancingModel
+from nvtrader_pipelines.portfolio.costs import CostModel
+from nvtrader_pipelines.portfolio.financing import FinancingModel
 from nvtrader_pipelines.portfolio.pipeline.allocators import Allocator
 from nvtrader_pipelines.portfolio.pipeline.limits import Limit
 from nvtrader_pipelines.portfolio.pipeline.selectors import Selector

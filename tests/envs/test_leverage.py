@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvtrader_pipelines.envs.dynamics import hold, holding_period, market_legs
-from nvtrader_pipelines.portfolio.costs import Financing, proportional_cost
+from nvtrader_pipelines.portfolio.costs import proportional_cost
+from nvtrader_pipelines.portfolio.financing import Financing
 from tests.envs.two_names import EXPENSIVE, FILLS, FREE, run, two_names
 from tests.panels import LAST_PRICE, MAX_GAP, eventful_panel
 

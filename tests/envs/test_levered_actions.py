@@ -10,7 +10,8 @@ from nvtrader_pipelines.envs.actions import LeveredSimplexAction, LongShortActio
 from nvtrader_pipelines.envs.dynamics import drift, hold, holding_period, market_legs
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.portfolio.costs import Financing, GrossFinancing, proportional_cost
+from nvtrader_pipelines.portfolio.costs import proportional_cost
+from nvtrader_pipelines.portfolio.financing import Financing, GrossFinancing
 from tests.envs.two_names import FREE, two_names
 from tests.markets import synthetic_panel
 from tests.panels import eventful_panel

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 
 from nvtrader_pipelines.envs.dynamics import hold, holding_period, market_legs
-from nvtrader_pipelines.portfolio.costs import Financing, proportional_cost
+from nvtrader_pipelines.portfolio.costs import proportional_cost
+from nvtrader_pipelines.portfolio.financing import Financing
 from tests.markets import synthetic_panel
 
 FILLS = ("next_open", "next_close", "same_close")

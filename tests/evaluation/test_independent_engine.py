@@ -6,7 +6,8 @@ import pandas as pd
 import pytest
 
 from nvtrader_pipelines.evaluation.weights_backtest import Execution, weights_backtest
-from nvtrader_pipelines.portfolio.costs import STANDARD_FINANCING, Financing, ProportionalCost
+from nvtrader_pipelines.portfolio.costs import ProportionalCost
+from nvtrader_pipelines.portfolio.financing import STANDARD_FINANCING, Financing
 from tests.markets import synthetic_panel
 
 N_SESSIONS, N_NAMES, N_PATHS = 250, 6, 10

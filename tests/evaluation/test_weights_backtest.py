@@ -14,13 +14,8 @@ from nvtrader_pipelines.evaluation.backtest import PolicyAccount, walk
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.evaluation.weights_backtest import Execution, weights_backtest
 from nvtrader_pipelines.policies.policy import Decision
-from nvtrader_pipelines.portfolio.costs import (
-    Financing,
-    ProportionalCost,
-    SquareRootImpact,
-    VolatilitySpread,
-    total_cost,
-)
+from nvtrader_pipelines.portfolio.costs import ProportionalCost, SquareRootImpact, VolatilitySpread, total_cost
+from nvtrader_pipelines.portfolio.financing import Financing
 from tests.markets import synthetic_panel
 from tests.panels import cut, eventful_panel, with_other_future
 

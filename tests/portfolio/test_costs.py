@@ -3,7 +3,6 @@ import pytest
 from pydantic import ValidationError
 
 from nvtrader_pipelines.portfolio.costs import (
-    Financing,
     ProportionalCost,
     SquareRootImpact,
     VolatilitySpread,
@@ -14,7 +13,6 @@ from nvtrader_pipelines.portfolio.costs import (
 from tests.markets import synthetic_panel
 from tests.panels import DELISTED, GAP, GAPPY, LAST_PRICE, LATE, LISTED_AT, NEVER, eventful_panel
 
-DAYS = np.array(["2024-03-27", "2024-03-28", "2024-04-01", "2024-04-02"], dtype="datetime64[D]")  # over Easter
 PANEL = synthetic_panel(60, 3)
 TRADES, FILLED_AT = np.array([[0.3, -0.2, 0.0], [0.0, 0.1, -0.4]]), np.array([40, 55])
 
@@ -94,20 +92,3 @@ def test_sessions_without_price_do_not_lower_volatility():
 def test_field_out_of_range_is_refused(model, field, value):
     with pytest.raises(ValidationError):
         model(**{field: value})
-
-
-def test_charges_are_yearly_rates_by_calendar_days_over_360():
-    charges = Financing(margin_rate=0.072, borrow_fee=0.0036).charges(DAYS)
-    np.testing.assert_allclose(charges[:, 0], [0.0, 0.0002, 0.0008, 0.0002], rtol=1e-15)
-    np.testing.assert_allclose(charges[:, 1], [0.0, 0.00001, 0.00004, 0.00001], rtol=1e-15)
-
-
-def test_charges_of_360_days_sum_to_the_rate():
-    days = np.arange("2023-01-01", "2023-12-28", dtype="datetime64[D]")
-    np.testing.assert_allclose(Financing(margin_rate=0.06).charges(days)[:, 0].sum(), 0.06, rtol=1e-12)
-
-
-@pytest.mark.parametrize("field", ["margin_rate", "borrow_fee"])
-def test_negative_rate_is_refused(field):
-    with pytest.raises(ValidationError):
-        Financing(**{field: -0.01})
