@@ -4,17 +4,11 @@ import matplotlib.dates as mdates
 import polars as pl
 from matplotlib.axes import Axes
 
+from nvtrader_pipelines.figures import palette
 from nvtrader_pipelines.figures.canvas import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
     TEXT,
     EndLabel,
     Picture,
-    ink,
     label_ends,
     new_figure,
     panel,
@@ -23,7 +17,7 @@ from nvtrader_pipelines.figures.canvas import (
 )
 from nvtrader_pipelines.preferences.agreement import agreement, counted_outcomes
 
-COLORS = {"approved": GREEN, "edited": BLUE, "overridden": ORANGE, "rejected": PURPLE}
+COLORS = {"approved": palette.GREEN, "edited": palette.BLUE, "overridden": palette.ORANGE, "rejected": palette.PURPLE}
 _MARGIN_DAYS = 1
 _NOTE = (
     "Net return over five sessions of the chosen less that of the other weights: the holdings for an approval, else "
@@ -41,7 +35,9 @@ def agreement_figure(outcomes: pl.DataFrame) -> Picture:
     figure = new_figure("People and market: return of the chosen less the other weights", _NOTE)
     counted = counted_outcomes(outcomes)
     if counted.is_empty():
-        figure.text(0.5, 0.5, "no decision that counts has an outcome yet", fontsize=TEXT, color=GREY, ha="center")
+        figure.text(
+            0.5, 0.5, "no decision that counts has an outcome yet", fontsize=TEXT, color=palette.GREY, ha="center"
+        )
         return Picture(figure)
     _draw_means(panel(figure, 0.09, 0.22, 0.39, 0.84), counted)
     _draw_intervals(panel(figure, 0.68, 0.22, 0.88, 0.84), agreement(outcomes).filter(pl.col("by") != "month"))
@@ -50,7 +46,7 @@ def agreement_figure(outcomes: pl.DataFrame) -> Picture:
 
 def _draw_means(axes: Axes, counted: pl.DataFrame) -> None:
     """Draw the mean so far of each kind of decision over sessions."""
-    axes.axhline(0.0, color=BLACK, linewidth=0.8)
+    axes.axhline(0.0, color=palette.BLACK, linewidth=0.8)
     labels = []
     for (kind,), rows in counted.sort("session").group_by("decision", maintain_order=True):
         totals = rows.group_by("session", maintain_order=True).agg(pl.col("excess_pct").sum(), n=pl.len())
@@ -69,10 +65,10 @@ def _draw_means(axes: Axes, counted: pl.DataFrame) -> None:
 
 def _draw_intervals(axes: Axes, summary: pl.DataFrame) -> None:
     """Draw the mean of each group with its interval, and how often the choice did better."""
-    axes.axvline(0.0, color=BLACK, linewidth=0.8)
+    axes.axvline(0.0, color=palette.BLACK, linewidth=0.8)
     names = []
     for place, row in enumerate(summary.iter_rows(named=True)):
-        color = COLORS.get(row["name"], GREY)
+        color = COLORS.get(row["name"], palette.GREY)
         if row["low_pct"] is not None:
             axes.plot([row["low_pct"], row["high_pct"]], [place, place], color=color, linewidth=5, alpha=0.4)
         axes.plot(row["mean_pct"], place, "o", color=color, markersize=11)
@@ -88,7 +84,7 @@ def _draw_intervals(axes: Axes, summary: pl.DataFrame) -> None:
     axes.set_yticks(range(len(names)), names)
     for label, name in zip(axes.get_yticklabels(), summary["name"], strict=True):
         label.set_parse_math(False)  # a reason may have dollars
-        label.set_color(ink(COLORS.get(name, BLACK)))
+        label.set_color(palette.ink(COLORS.get(name, palette.BLACK)))
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.margins(x=0.05)
     axes.autoscale_view(scaley=False)

@@ -1,4 +1,4 @@
-"""Common layout of all figures: size, palette, title, note and line labels."""
+"""Common layout of all figures: size, title, note and line labels."""
 
 import io
 import re
@@ -10,26 +10,11 @@ import numpy as np
 import polars as pl
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.dates import AutoDateLocator, DayLocator
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-# Okabe & Ito's palette: distinct under every common color blindness.
-BLACK, ORANGE, SKY, GREEN = "#000000", "#E69F00", "#56B4E9", "#009E73"
-YELLOW, BLUE, VERMILION, PURPLE = "#F0E442", "#0072B2", "#D55E00", "#CC79A7"
-GREY, LIGHT_GREY = "#7F7F7F", "#E3E3E3"
-OTHERS_GREY = "#B0B0B0"
-LOSS_TO_GAIN = LinearSegmentedColormap.from_list("loss_to_gain", [VERMILION, "#FFFFFF", BLUE])
-_INK = {YELLOW: "#8A7F00", LIGHT_GREY: GREY, OTHERS_GREY: GREY, SKY: "#2A7FB0", ORANGE: "#B07A00", PURPLE: "#A84F80"}
-LINE_STYLES: tuple[tuple[str, str], ...] = (
-    (ORANGE, "-"),
-    (GREEN, "--"),
-    (VERMILION, "-."),
-    (PURPLE, ":"),
-    (BLACK, "--"),
-    (SKY, "-."),
-)
+from nvtrader_pipelines.figures import palette
 
 _SIZE_INCHES, _DPI = (13.33, 7.5), 120  # one 16:9 slide of 1600 x 900 pixels
 TEXT, _TITLE, _NOTE = 14, 20, 12  # points
@@ -98,7 +83,7 @@ def new_figure(title: str, note: str | None, height: float = _SIZE_INCHES[1]) ->
     figure.text(0.06, 1.0 - 0.3375 / height, title, fontsize=_TITLE, fontweight="bold", va="center")
     if note:
         wrapped = textwrap.fill(note, _NOTE_COLUMNS, max_lines=_NOTE_LINES, placeholder=_CUT)
-        figure.text(0.06, 0.15 / height, wrapped, fontsize=_NOTE, color=GREY, va="bottom")
+        figure.text(0.06, 0.15 / height, wrapped, fontsize=_NOTE, color=palette.GREY, va="bottom")
     return figure
 
 
@@ -106,7 +91,7 @@ def panel(figure: Figure, left: float, bottom: float, right: float, top: float) 
     """Add axes at these figure fractions, without top and right spines."""
     axes = figure.add_axes((left, bottom, right - left, top - bottom))
     axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(visible=True, axis="y", color=LIGHT_GREY, linewidth=0.8)
+    axes.grid(visible=True, axis="y", color=palette.LIGHT_GREY, linewidth=0.8)
     axes.set_axisbelow(True)
     axes.tick_params(labelsize=TEXT)
     axes.xaxis.label.set_fontsize(TEXT)
@@ -139,7 +124,7 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
             xytext=(1.02, float(placed)),
             xycoords="axes fraction",
             textcoords="axes fraction",
-            color=ink(label.color),
+            color=palette.ink(label.color),
             fontsize=TEXT,
             fontweight="bold" if label.bold else "normal",
             va="center",
@@ -155,11 +140,11 @@ def draw_cells(
 
     Unknown values are grey. Text is white where the shade is above `dark`; the grid has a color and a width.
     """
-    colors = LOSS_TO_GAIN.with_extremes(bad=LIGHT_GREY)
+    colors = palette.LOSS_TO_GAIN.with_extremes(bad=palette.LIGHT_GREY)
     axes.imshow(np.ma.masked_invalid(shade), cmap=colors, vmin=-1.0, vmax=1.0, aspect="auto")
     for (row, column), value in np.ndenumerate(values):
         text = unknown if np.isnan(value) else f"{round(100.0 * value, 1) + 0.0:.1f}"  # never -0.0
-        color = "white" if abs(shade[row, column]) > dark else BLACK
+        color = "white" if abs(shade[row, column]) > dark else palette.BLACK
         axes.text(column, row, text, ha="center", va="center", fontsize=TEXT - 1, color=color)
     axes.set_xticks(np.arange(1, values.shape[1]) - 0.5, minor=True)
     axes.set_yticks(np.arange(1, values.shape[0]) - 0.5, minor=True)
@@ -195,11 +180,6 @@ def spread(heights: NDArray[np.float64], gap: float, top: float) -> NDArray[np.f
     nearest = np.concatenate([np.full(size, mean) for mean, size in groups])
     placed[order] = np.minimum(nearest, top - offsets[-1]) + offsets
     return placed
-
-
-def ink(color: str) -> str:
-    """Color for text on white: darker where it would be hard to read."""
-    return _INK.get(color, color)
 
 
 def readable(name: str, longest: int = 16) -> str:

@@ -7,10 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from nvtrader_pipelines.evaluation.rolling import ROLLING_SESSIONS
+from nvtrader_pipelines.figures import palette
 from nvtrader_pipelines.figures.canvas import (
-    BLUE,
-    GREY,
-    LINE_STYLES,
     TEXT,
     EndLabel,
     Picture,
@@ -22,7 +20,7 @@ from nvtrader_pipelines.figures.canvas import (
 )
 from nvtrader_pipelines.figures.equity import finish_curves
 
-_STYLES = ((BLUE, "-"), *LINE_STYLES)
+_STYLES = ((palette.BLUE, "-"), *palette.LINE_STYLES)
 _LEFT, _RIGHT = 0.115, 0.765
 
 
@@ -65,11 +63,16 @@ def _finish_ratios(figure: Figure, ratios: Axes, wealth: Axes, *, is_empty: bool
     ratios.set_ylabel("rolling\nSharpe ratio")
     ratios.yaxis.set_major_locator(MaxNLocator(4))
     figure.text(
-        0.78, 0.22, f"of the last {ROLLING_SESSIONS} sessions,\nper year", fontsize=TEXT, color=GREY, va="center"
+        0.78,
+        0.22,
+        f"of the last {ROLLING_SESSIONS} sessions,\nper year",
+        fontsize=TEXT,
+        color=palette.GREY,
+        va="center",
     )
     if not is_empty:
         ratios.axhline(0.0, color="black", linewidth=0.8)
     else:
         ratios.set_yticks([])
         words = f"fewer than {ROLLING_SESSIONS} shared sessions"
-        ratios.text(0.5, 0.5, words, transform=ratios.transAxes, ha="center", fontsize=TEXT, color=GREY)
+        ratios.text(0.5, 0.5, words, transform=ratios.transAxes, ha="center", fontsize=TEXT, color=palette.GREY)

@@ -8,15 +8,11 @@ from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
+from nvtrader_pipelines.figures import palette
 from nvtrader_pipelines.figures.canvas import (
-    BLUE,
-    LIGHT_GREY,
-    LINE_STYLES,
-    SKY,
     TEXT,
     EndLabel,
     Picture,
-    ink,
     label_ends,
     new_figure,
     panel,
@@ -55,11 +51,11 @@ def _with_styles(accounts: list[pl.DataFrame]) -> list[tuple[pl.DataFrame, _Styl
     members = [rows for rows in accounts if rows["kind"][0] == "policy"]
     baselines = [rows for rows in accounts if rows["kind"][0] == "baseline"]
     ensembles = [rows for rows in accounts if rows["kind"][0] == "ensemble"]
-    colors = [(*LINE_STYLES[i % len(LINE_STYLES)], 1.8) for i in range(len(baselines))]
+    colors = [(*palette.LINE_STYLES[i % len(palette.LINE_STYLES)], 1.8) for i in range(len(baselines))]
     return [
-        *((rows, (SKY, "-", 0.8)) for rows in members),
+        *((rows, (palette.SKY, "-", 0.8)) for rows in members),
         *zip(baselines, colors, strict=True),
-        *((rows, (BLUE, "-", 3.0)) for rows in ensembles),
+        *((rows, (palette.BLUE, "-", 3.0)) for rows in ensembles),
     ]
 
 
@@ -88,7 +84,7 @@ def _shade(wealth: Axes, losses: Axes, curves: pl.DataFrame, report_from: date |
         return
     start, end = float(date2num(max(report_from, first))), float(date2num(last))
     for axes in (wealth, losses):
-        axes.axvspan(start, end, color=LIGHT_GREY, alpha=0.45, zorder=0, linewidth=0)
+        axes.axvspan(start, end, color=palette.LIGHT_GREY, alpha=0.45, zorder=0, linewidth=0)
     wealth.annotate(
         f"reported period, from {report_from.year}",
         xy=(start, 1.0),
@@ -129,4 +125,4 @@ def _key_to_seeds(figure: Figure, curves: pl.DataFrame) -> None:
     if len(members):
         unit = "path" if members.str.contains("/path-").all() else "seed"
         text = f"thin lines: one {unit} each" if len(members) > 1 else f"thin line: one {unit}"
-        figure.text(0.78, 0.37, text, color=ink(SKY), fontsize=TEXT, va="center")
+        figure.text(0.78, 0.37, text, color=palette.ink(palette.SKY), fontsize=TEXT, va="center")

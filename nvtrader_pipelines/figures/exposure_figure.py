@@ -7,15 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.dates import date2num
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from nvtrader_pipelines.figures import palette
 from nvtrader_pipelines.figures.canvas import (
-    BLACK,
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    PURPLE,
-    SKY,
-    VERMILION,
     EndLabel,
     Picture,
     label_ends,
@@ -26,10 +19,10 @@ from nvtrader_pipelines.figures.canvas import (
 )
 
 GUARDS = (  # name and color of each, from the top
-    ("drawdown", VERMILION),
-    ("negative_return", ORANGE),
-    ("turnover", PURPLE),
-    ("shutdown", BLACK),
+    ("drawdown", palette.VERMILION),
+    ("negative_return", palette.ORANGE),
+    ("turnover", palette.PURPLE),
+    ("shutdown", palette.BLACK),
 )
 _LEFT, _RIGHT, _TOP, _BOTTOM, _GAP = 0.115, 0.755, 0.88, 0.13, 0.035
 _HEIGHTS = {"gross": 3.0, "financing": 1.2, "guards": 1.8, "scale": 0.9}  # of panels, in parts
@@ -79,13 +72,13 @@ def _draw_gross(axes: Axes, curve: pl.DataFrame, limits: Mapping[str, float]) ->
     before = curve["gross_before_cap"]
     labels = []
     if (before > gross).any():
-        axes.plot(days, before, color=SKY, linewidth=0.8)
-        labels.append(EndLabel(float(before[-1]), f"before the cap, max {before.max():.2f}", SKY))
-    axes.plot(days, gross, color=BLUE, linewidth=0.8)
-    labels.append(EndLabel(float(gross[-1]), f"gross, mean {gross.mean():.2f}", BLUE, bold=True))
+        axes.plot(days, before, color=palette.SKY, linewidth=0.8)
+        labels.append(EndLabel(float(before[-1]), f"before the cap, max {before.max():.2f}", palette.SKY))
+    axes.plot(days, gross, color=palette.BLUE, linewidth=0.8)
+    labels.append(EndLabel(float(gross[-1]), f"gross, mean {gross.mean():.2f}", palette.BLUE, bold=True))
     for name, limit in limits.items():
-        axes.axhline(limit, color=GREY, linestyle="--", linewidth=1.2)
-        labels.append(EndLabel(limit, f"{name} {limit:g}", GREY))
+        axes.axhline(limit, color=palette.GREY, linestyle="--", linewidth=1.2)
+        labels.append(EndLabel(limit, f"{name} {limit:g}", palette.GREY))
     axes.margins(y=0.08)
     axes.set_ylabel("gross at the close")
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
@@ -94,12 +87,12 @@ def _draw_gross(axes: Axes, curve: pl.DataFrame, limits: Mapping[str, float]) ->
 
 def _draw_financing(axes: Axes, curve: pl.DataFrame) -> list[EndLabel]:
     paid = curve["financing"].cum_sum()
-    axes.plot(date2num(curve["session"].to_numpy()), paid, color=GREEN, linewidth=1.6)
+    axes.plot(date2num(curve["session"].to_numpy()), paid, color=palette.GREEN, linewidth=1.6)
     axes.set_ylim(bottom=0.0)
     axes.set_ylabel("financing,\ncumulative")
     axes.yaxis.set_major_locator(MaxNLocator(4, prune="lower"))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    return [EndLabel(float(paid[-1]), f"{paid[-1]:.1%} of equity", GREEN)]
+    return [EndLabel(float(paid[-1]), f"{paid[-1]:.1%} of equity", palette.GREEN)]
 
 
 def _draw_guards(axes: Axes, decisions: pl.DataFrame) -> list[EndLabel]:
@@ -117,8 +110,8 @@ def _draw_guards(axes: Axes, decisions: pl.DataFrame) -> list[EndLabel]:
 
 def _draw_scale(axes: Axes, decisions: pl.DataFrame) -> list[EndLabel]:
     scale = decisions["scale"]
-    axes.step(date2num(decisions["session"].to_numpy()), scale, where="post", color=VERMILION, linewidth=1.2)
+    axes.step(date2num(decisions["session"].to_numpy()), scale, where="post", color=palette.VERMILION, linewidth=1.2)
     axes.set_ylim(0.0, 1.08)
     axes.set_ylabel("scale of\nweights")
     axes.set_yticks([0.5, 1.0])
-    return [EndLabel(float(scale[-1]), f"scale, mean {scale.mean():.2f}", VERMILION)]
+    return [EndLabel(float(scale[-1]), f"scale, mean {scale.mean():.2f}", palette.VERMILION)]

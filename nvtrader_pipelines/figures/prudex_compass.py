@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.prudex.compass import Compass
 from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, OF_AXIS, PRIDE, RING
-from nvtrader_pipelines.figures.canvas import BLACK, GREY, LIGHT_GREY, TEXT, Picture, ink, new_figure, readable
+from nvtrader_pipelines.figures import palette
+from nvtrader_pipelines.figures.canvas import TEXT, Picture, new_figure, readable
 from nvtrader_pipelines.figures.prudex_extremes import extremes_figure
 from nvtrader_pipelines.figures.prudex_holdings import heat_figure, plane_figure
 from nvtrader_pipelines.figures.prudex_palette import experiment_colors, with_hidden
@@ -81,7 +82,9 @@ def pride_star_figure(table: pl.DataFrame, note: str | None = None) -> Picture:
         for angle, spoke, value in zip(angles, PRIDE, values, strict=True):
             found = "-" if value is None else f"{value:.0f}"
             axes.text(angle, 121.0, f"{spoke}\n{found}", fontsize=small, ha="center", va="center", linespacing=0.9)
-        axes.text(0.0, 142.0, readable(policy, 24), fontsize=TEXT, fontweight="bold", color=ink(color), ha="center")
+        axes.text(
+            0.0, 142.0, readable(policy, 24), fontsize=TEXT, fontweight="bold", color=palette.ink(color), ha="center"
+        )
     return Picture(figure)
 
 
@@ -110,10 +113,10 @@ def _web(axes: PolarAxes, angles: NDArray[np.float64]) -> None:
     """Draw spokes and a polygon per level; 50 is 1/N."""
     around = np.append(angles, angles[0])
     for level in _LEVELS:
-        color, dashes, width = (BLACK, "--", 1.6) if level == 50.0 else (LIGHT_GREY, "-", 1.0)
+        color, dashes, width = (palette.BLACK, "--", 1.6) if level == 50.0 else (palette.LIGHT_GREY, "-", 1.0)
         axes.plot(around, np.full(len(around), level), color=color, linestyle=dashes, linewidth=width, zorder=1)
     for angle in angles:
-        axes.plot([angle, angle], [0.0, 100.0], color=LIGHT_GREY, linewidth=0.8, zorder=1)
+        axes.plot([angle, angle], [0.0, 100.0], color=palette.LIGHT_GREY, linewidth=0.8, zorder=1)
 
 
 def _outline(
@@ -141,7 +144,9 @@ def _ring(axes: PolarAxes, table: pl.DataFrame, colors: Mapping[str, str]) -> No
             strip = (width - 2.0 * _GAP) / max(len(colors), 1)
             for j, (policy, color) in enumerate(colors.items()):
                 face = color if (policy, name) in reported else "white"
-                axes.bar(left + j * strip, _OUTER - _INNER, strip, _INNER, align="edge", color=face, edgecolor=GREY)
+                axes.bar(
+                    left + j * strip, _OUTER - _INNER, strip, _INNER, align="edge", color=face, edgecolor=palette.GREY
+                )
             _name(axes, start + (i + 0.5) * width, _NAMES_OF.get(name, name.replace("_", " ")))
         if not measures:
             _name(axes, number * sector, "no scored\nmeasure")
@@ -158,17 +163,17 @@ def _key(figure: Figure, table: pl.DataFrame, colors: Mapping[str, str], scores:
     columns = [0.795 + 0.0345 * i for i in range(len(AXES))]
     figure.text(0.63, 0.86, "score by axis, 50 is 1/N (dashed)", fontsize=TEXT, fontweight="bold")
     for x, axis in zip(columns, AXES, strict=True):
-        figure.text(x, 0.81, _LETTERS[axis], fontsize=TEXT, ha="right", color=GREY, fontweight="bold")
+        figure.text(x, 0.81, _LETTERS[axis], fontsize=TEXT, ha="right", color=palette.GREY, fontweight="bold")
     meant = [f"{letter} {axis.replace('_', '-')}" for axis, letter in _LETTERS.items()]
     lines = f"{', '.join(meant[:3])},\n{', '.join(meant[3:])}"
-    figure.text(0.63, 0.15, lines, fontsize=TEXT - 2, color=GREY, va="center")
+    figure.text(0.63, 0.15, lines, fontsize=TEXT - 2, color=palette.GREY, va="center")
     ring = table.filter(pl.col("reported"), pl.col("measure").is_in(RING))
     for row, (policy, color) in enumerate(colors.items()):
         y = 0.765 - 0.098 * row
-        mine = {"color": ink(color), "fontsize": TEXT}
+        mine = {"color": palette.ink(color), "fontsize": TEXT}
         n_reported = ring.filter(pl.col("policy") == policy)["measure"].n_unique()
         figure.text(0.63, y, readable(policy, 36), fontweight="bold", **mine)
-        figure.text(0.63, y - 0.042, f"{n_reported} of {len(RING)} measured", fontsize=TEXT - 2, color=GREY)
+        figure.text(0.63, y - 0.042, f"{n_reported} of {len(RING)} measured", fontsize=TEXT - 2, color=palette.GREY)
         for x, axis in zip(columns, AXES, strict=True):
             score = scores[policy][axis]
             figure.text(x, y - 0.042, "-" if score is None else f"{score:.0f}", ha="right", **mine)

@@ -6,7 +6,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nvtrader_pipelines.evaluation.prudex.measures import EXTREME_MARKETS
 from nvtrader_pipelines.evaluation.prudex.record import REFERENCE
-from nvtrader_pipelines.figures.canvas import BLACK, GREY, LIGHT_GREY, TEXT, Picture, new_figure, panel
+from nvtrader_pipelines.figures import palette
+from nvtrader_pipelines.figures.canvas import TEXT, Picture, new_figure, panel
 from nvtrader_pipelines.figures.prudex_palette import Style, styles, with_hidden
 
 _NUMBERS = {"total_return": "total return", "sharpe": "Sharpe ratio"}
@@ -40,16 +41,16 @@ def _bars(axes: Axes, rows: pl.DataFrame, drawn: list[Style]) -> None:
     places = range(len(drawn), 0, -1)
     values = [found.get((style.policy, style.kind)) for style in drawn]
     bars = [0.0 if value is None else value for value in values]
-    axes.barh(places, bars, 0.7, color=[style.shade for style in drawn], edgecolor=GREY, linewidth=0.6)
+    axes.barh(places, bars, 0.7, color=[style.shade for style in drawn], edgecolor=palette.GREY, linewidth=0.6)
     for place, value in zip(places, values, strict=True):
         if value is None:
             axes.text(0.0, place, " \u2013", fontsize=TEXT, va="center")
     axes.set_yticks(list(places), [style.label for style in drawn], fontsize=TEXT - 1)
-    axes.axvline(0.0, color=GREY, linewidth=0.8)
+    axes.axvline(0.0, color=palette.GREY, linewidth=0.8)
     market = next((value for style, value in zip(drawn, values, strict=True) if style.policy == REFERENCE), None)
     if market is not None:
-        axes.axvline(market, color=BLACK, linestyle="--", linewidth=1.6)
+        axes.axvline(market, color=palette.BLACK, linestyle="--", linewidth=1.6)
     axes.xaxis.set_major_locator(MaxNLocator(2))
     axes.margins(x=0.06)
-    axes.grid(visible=True, axis="x", color=LIGHT_GREY)
+    axes.grid(visible=True, axis="x", color=palette.LIGHT_GREY)
     axes.grid(visible=False, axis="y")

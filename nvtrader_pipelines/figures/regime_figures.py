@@ -10,35 +10,22 @@ from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator, N
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.regime_evaluation import ALL
-from nvtrader_pipelines.figures.canvas import (
-    BLUE,
-    GREEN,
-    GREY,
-    ORANGE,
-    OTHERS_GREY,
-    SKY,
-    TEXT,
-    VERMILION,
-    Picture,
-    ink,
-    new_figure,
-    panel,
-    readable,
-)
+from nvtrader_pipelines.figures import palette
+from nvtrader_pipelines.figures.canvas import TEXT, Picture, new_figure, panel, readable
 from nvtrader_pipelines.market.calendar import Calendars
 
 HINDSIGHT = "Regimes are labeled with hindsight: they show where a policy earned, but no policy could have known them."
 RANKS = "Labeled with hindsight: no policy could have known them. Names rank slopes: in a rising market sideways rises."
 _COLORS = {
-    "strong_down": VERMILION,
-    "down": VERMILION,
-    "weak_down": ORANGE,
-    "sideways": OTHERS_GREY,
-    "weak_up": SKY,
-    "up": BLUE,
-    "strong_up": BLUE,
+    "strong_down": palette.VERMILION,
+    "down": palette.VERMILION,
+    "weak_down": palette.ORANGE,
+    "sideways": palette.OTHERS_GREY,
+    "weak_up": palette.SKY,
+    "up": palette.BLUE,
+    "strong_up": palette.BLUE,
 }
-_BAR_COLORS = (BLUE, ORANGE, GREEN)
+_BAR_COLORS = (palette.BLUE, palette.ORANGE, palette.GREEN)
 _NEWEST_YEARS = 3  # in the lower panel, at most a third of the history
 _WIDE = 5.0  # ratio of highest to lowest level from which 1-2-5 ticks suffice
 _GROUP = 0.8  # share of a regime's width taken by bars
@@ -87,7 +74,12 @@ def regime_evaluation_figure(evaluation: pl.DataFrame, title: str, note: str | N
         places = np.arange(len(regimes), dtype=np.float64) + width * (k - 0.5 * (len(accounts) - 1))
         _draw_bars(ratios, growth, rows, (places, width, _BAR_COLORS[k]))
         figure.text(
-            0.095 + 0.29 * k, 0.885, f"■ {readable(name, 20)}", color=ink(_BAR_COLORS[k]), fontsize=TEXT, va="center"
+            0.095 + 0.29 * k,
+            0.885,
+            f"■ {readable(name, 20)}",
+            color=palette.ink(_BAR_COLORS[k]),
+            fontsize=TEXT,
+            va="center",
         )
     _finish_bars(ratios, growth, evaluation.filter(pl.col("policy") == accounts[0]))
     return Picture(figure)
@@ -122,10 +114,12 @@ def _key_to_regimes(figure: Figure, ordered: pl.DataFrame, periods_per_year: int
     )
     for k, (regime, count, n_segments, mean, _) in enumerate(entries.iter_rows()):
         top = 0.84 - 0.17 * k
-        figure.text(0.77, top, f"■ {readable(regime)}", color=ink(_COLORS[regime]), fontsize=TEXT, fontweight="bold")
+        figure.text(
+            0.77, top, f"■ {readable(regime)}", color=palette.ink(_COLORS[regime]), fontsize=TEXT, fontweight="bold"
+        )
         yearly = f"mean {periods_per_year * mean:+.0%} per year"
         text = f"{count / len(ordered):.0%} of sessions\n{n_segments} segments\n{yearly}"
-        figure.text(0.785, top - 0.015, text, fontsize=TEXT, color=GREY, va="top", linespacing=1.25)
+        figure.text(0.785, top - 0.015, text, fontsize=TEXT, color=palette.GREY, va="top", linespacing=1.25)
 
 
 def _accounts(evaluation: pl.DataFrame) -> list[str]:

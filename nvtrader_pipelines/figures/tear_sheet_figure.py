@@ -12,14 +12,9 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nvtrader_pipelines.evaluation.rolling import ROLLING_SESSIONS
 from nvtrader_pipelines.evaluation.tear_sheet import TearSheet
+from nvtrader_pipelines.figures import palette
 from nvtrader_pipelines.figures.canvas import (
-    BLUE,
-    GREEN,
-    GREY,
-    LIGHT_GREY,
-    ORANGE,
     TEXT,
-    VERMILION,
     EndLabel,
     Picture,
     draw_cells,
@@ -38,10 +33,10 @@ _LEFT, _RIGHT = 0.115, 0.80
 _TOP, _BOTTOM = 0.75, 1.3  # inches for title and note
 _EQUITY, _ROLLING, _GAP, _HEAD, _ROW = 2.6, 1.25, 0.35, 0.75, 0.33  # inches
 _PANELS: tuple[tuple[str, str, str, Callable[[float], str]], ...] = (
-    ("sharpe", "rolling\nSharpe ratio", BLUE, "{:.2f}".format),
-    ("volatility", "rolling\nvolatility", VERMILION, "{:.1%}".format),
-    ("exposure", "exposure", GREEN, "{:.0%}".format),
-    ("turnover", "rolling\nturnover", ORANGE, "{:.1f}".format),
+    ("sharpe", "rolling\nSharpe ratio", palette.BLUE, "{:.2f}".format),
+    ("volatility", "rolling\nvolatility", palette.VERMILION, "{:.1%}".format),
+    ("exposure", "exposure", palette.GREEN, "{:.0%}".format),
+    ("turnover", "rolling\nturnover", palette.ORANGE, "{:.1f}".format),
 )
 _IN_PERCENT = {"volatility", "exposure"}
 _DRAWDOWN_COLUMNS = (
@@ -94,7 +89,7 @@ def _draw_rolling(figure: Figure, rolling: pl.DataFrame, top: float, height: flo
         else:
             missing = f"fewer than {ROLLING_SESSIONS} sessions"
             axes.set_yticks([])
-            axes.text(0.5, 0.5, missing, transform=axes.transAxes, ha="center", fontsize=TEXT, color=GREY)
+            axes.text(0.5, 0.5, missing, transform=axes.transAxes, ha="center", fontsize=TEXT, color=palette.GREY)
         top -= _ROLLING + _GAP
     return top
 
@@ -103,12 +98,12 @@ def _draw_equity(axes: Axes, sheet: TearSheet) -> None:
     """Draw equity with the worst drawdowns shaded and numbered."""
     rows = sheet.by_session
     days = date2num(rows["session"].to_numpy())
-    axes.plot(days, rows["equity"], color=BLUE, linewidth=2.0)
+    axes.plot(days, rows["equity"], color=palette.BLUE, linewidth=2.0)
     finish_equity(axes)
     axes.tick_params(labelbottom=False)
     for i, (start, recovery) in enumerate(sheet.drawdowns.select("start", "recovery").iter_rows(), 1):
         left, right = (float(date2num(day)) for day in (start, recovery or rows["session"][-1]))
-        axes.axvspan(left, right, color=LIGHT_GREY, alpha=0.8, zorder=0, linewidth=0)
+        axes.axvspan(left, right, color=palette.LIGHT_GREY, alpha=0.8, zorder=0, linewidth=0)
         axes.annotate(
             str(i),
             (0.5 * (left + right), 0.97),
@@ -118,7 +113,7 @@ def _draw_equity(axes: Axes, sheet: TearSheet) -> None:
             fontsize=TEXT,
         )
     last = float(rows["equity"][-1])
-    label_ends(axes, [EndLabel(last, f"{last:.3g}x", BLUE, bold=True)])
+    label_ends(axes, [EndLabel(last, f"{last:.3g}x", palette.BLUE, bold=True)])
 
 
 def _draw_months(figure: Figure, axes: Axes, sheet: TearSheet) -> None:
@@ -148,7 +143,7 @@ def _draw_drawdowns(figure: Figure, drawdowns: pl.DataFrame, top: float, height:
         for (_, left), cell in zip(_DRAWDOWN_COLUMNS, cells, strict=True):
             x = _LEFT + left * (0.97 - _LEFT)
             y = (top - 0.45 - _ROW * k) / height
-            figure.text(x, y, cell, fontsize=TEXT, color=GREY if k == 0 else "black", ha="right", va="center")
+            figure.text(x, y, cell, fontsize=TEXT, color=palette.GREY if k == 0 else "black", ha="right", va="center")
 
 
 def _head(figure: Figure, words: str, height: float) -> None:

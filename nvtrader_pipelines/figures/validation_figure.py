@@ -8,18 +8,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.evaluation.verdict_tables import reported_period
-from nvtrader_pipelines.figures.canvas import (
-    BLUE,
-    GREY,
-    ORANGE,
-    TEXT,
-    VERMILION,
-    Picture,
-    ink,
-    new_figure,
-    panel,
-    readable,
-)
+from nvtrader_pipelines.figures import palette
+from nvtrader_pipelines.figures.canvas import TEXT, Picture, new_figure, panel, readable
 
 _REFERENCES = {"best_baseline": "over its best baseline", "anchor": "over its anchor, else 1/N"}
 _MAX_LABELS = 9
@@ -52,12 +42,12 @@ def information_ratio_figure(trials: pl.DataFrame, note: str | None = None) -> P
         axes.tick_params(labelbottom=against == "anchor")
     numbered = trials["run_id"].n_unique() <= _MAX_NUMBERS
     keys = (
-        ("trial, 95 % interval", BLUE),
-        ("best of all without skill", ORANGE),
-        ("numbers: deflated, as probability" if numbered else "", GREY),
+        ("trial, 95 % interval", palette.BLUE),
+        ("best of all without skill", palette.ORANGE),
+        ("numbers: deflated, as probability" if numbered else "", palette.GREY),
     )
     for (text, color), left in zip(keys, (0.095, 0.33, 0.60), strict=True):
-        figure.text(left, 0.90, text, color=ink(color), fontsize=TEXT, va="center")
+        figure.text(left, 0.90, text, color=palette.ink(color), fontsize=TEXT, va="center")
     return Picture(figure)
 
 
@@ -73,11 +63,13 @@ def _draw_trials(axes: Axes, rows: pl.DataFrame) -> None:
     margin = 0.4 + 0.03 * len(rows)
     axes.set_xlim(-margin, max(len(rows), 1) - 1.0 + margin)
     if rows["sharpe"].null_count() < len(rows):
-        axes.vlines(order, rows["sharpe_low"].to_numpy(), rows["sharpe_high"].to_numpy(), color=GREY, linewidth=1.8)
-        axes.scatter(order, rows["sharpe"].to_numpy(), s=60, color=BLUE, zorder=3)
+        axes.vlines(
+            order, rows["sharpe_low"].to_numpy(), rows["sharpe_high"].to_numpy(), color=palette.GREY, linewidth=1.8
+        )
+        axes.scatter(order, rows["sharpe"].to_numpy(), s=60, color=palette.BLUE, zorder=3)
     thresholds = rows["expected_maximum_sharpe"].drop_nulls()
     if len(thresholds):
-        axes.axhline(float(thresholds[0]), color=ORANGE, linewidth=2.5, linestyle="--", zorder=2)
+        axes.axhline(float(thresholds[0]), color=palette.ORANGE, linewidth=2.5, linestyle="--", zorder=2)
     for i, (sharpe, worth) in enumerate(rows.select("sharpe", "deflated_sharpe").iter_rows()):
         if worth is not None and len(rows) <= _MAX_NUMBERS:
             axes.annotate(
@@ -119,33 +111,33 @@ def _draw_logits(figure: Figure, axes: Axes, found: dict[str, object]) -> None:
     weights = np.full(len(logits), 1.0 / len(logits))
     halves = (logits <= 0.0, logits > 0.0)
     parts, shares = [logits[half] for half in halves], [weights[half] for half in halves]
-    axes.hist(parts, bins=edges.tolist(), weights=shares, color=[VERMILION, BLUE], stacked=True)
+    axes.hist(parts, bins=edges.tolist(), weights=shares, color=[palette.VERMILION, palette.BLUE], stacked=True)
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.set_xlabel("logit of its rank out of sample")
     axes.set_ylabel("share of combinations")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.yaxis.set_major_locator(MaxNLocator(5))
     head = f"Probability of backtest overfitting {found['probability_of_overfitting']:.2f}"
-    figure.text(0.085, 0.875, head, fontsize=TEXT + 2, fontweight="bold", color=ink(VERMILION))
+    figure.text(0.085, 0.875, head, fontsize=TEXT + 2, fontweight="bold", color=palette.ink(palette.VERMILION))
     compared, ever = found["n_compared"], found["n_trials"]
     trials = f"{ever} trials" if compared == ever else f"{compared} of {ever} trials"
     text = f"{trials}, {found['n_combinations']:,} halves of {found['n_blocks']} blocks"
-    figure.text(0.085, 0.80, f"red: in the worse half\n{text}", fontsize=TEXT, color=GREY, va="center")
+    figure.text(0.085, 0.80, f"red: in the worse half\n{text}", fontsize=TEXT, color=palette.GREY, va="center")
 
 
 def _draw_degradation(figure: Figure, axes: Axes, found: dict[str, object]) -> None:
     inside, outside = (np.asarray(found[name], dtype=np.float64) for name in ("in_sample", "out_of_sample"))
     every = -(-len(inside) // _MAX_POINTS)
-    axes.scatter(inside[::every], outside[::every], s=9, color=BLUE, alpha=0.25, linewidths=0, rasterized=True)
+    axes.scatter(inside[::every], outside[::every], s=9, color=palette.BLUE, alpha=0.25, linewidths=0, rasterized=True)
     ends = np.array([inside.min(), inside.max()])
     slope, intercept = (float(str(found[f"degradation_{name}"])) for name in ("slope", "intercept"))
-    axes.plot(ends, intercept + slope * ends, color=ORANGE, linewidth=2.5)
+    axes.plot(ends, intercept + slope * ends, color=palette.ORANGE, linewidth=2.5)
     axes.axhline(0.0, color="black", linewidth=0.8)
     axes.margins(x=0.03)
     axes.set_xlabel("information ratio of the best trial, in sample")
     axes.set_ylabel("the same trial, out of sample")
     axes.xaxis.set_major_locator(MaxNLocator(5))
     head = f"Loses out of sample in {found['probability_of_loss']:.0%}"
-    figure.text(0.58, 0.875, head, fontsize=TEXT + 2, fontweight="bold", color=BLUE)
+    figure.text(0.58, 0.875, head, fontsize=TEXT + 2, fontweight="bold", color=palette.BLUE)
     text = f"degradation: slope {slope:.2f}, R² {found['degradation_r_squared']:.2f}"
-    figure.text(0.58, 0.80, text, fontsize=TEXT, color=ink(ORANGE), va="center")
+    figure.text(0.58, 0.80, text, fontsize=TEXT, color=palette.ink(palette.ORANGE), va="center")
