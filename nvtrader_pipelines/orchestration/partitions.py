@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from functools import partial
 
 import dagster as dg
 
@@ -24,6 +25,8 @@ EXPERIMENTS = dg.DynamicPartitionsDefinition(name="experiment")  # name@hash8
 
 ONE_RUN = dg.BackfillPolicy.single_run()  # one year costs as much as the whole history
 # Experiments have no policy: `multi_run(1)` would launch runs of a range, which have no partition key.
+yearly_asset = partial(dg.asset, partitions_def=YEARS, backfill_policy=ONE_RUN, code_version="1")
+experiment_asset = partial(dg.asset, partitions_def=EXPERIMENTS, code_version="1")
 
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 

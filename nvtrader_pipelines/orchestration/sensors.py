@@ -53,14 +53,10 @@ from nvtrader_pipelines.storage.views.publishing import publish
 STARTED_BY_DEFAULT = dg.DefaultSensorStatus.RUNNING
 INTERVAL = 60  # seconds; a tick costs the daemon and the code server about 0.1 s of CPU time
 CLEANUP_INTERVAL = 300  # commands close such entries, too
+running_sensor = partial(dg.sensor, minimum_interval_seconds=INTERVAL, default_status=STARTED_BY_DEFAULT)
 
 
-@dg.sensor(
-    job=MARKET,
-    minimum_interval_seconds=INTERVAL,
-    default_status=STARTED_BY_DEFAULT,
-    description="New or changed file in `data/landing`: ingest it and derive the market again.",
-)
+@running_sensor(job=MARKET, description="New or changed file in `data/landing`: ingest it and derive the market again.")
 def landed_file(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]) -> dg.SensorResult | dg.SkipReason:
     """Request one run per state of the folder, unless the market was built from it."""
     fingerprint = landing_fingerprint(store.home)
@@ -73,10 +69,8 @@ def landed_file(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Sto
     )
 
 
-@dg.sensor(
+@running_sensor(
     job=EXPERIMENT,
-    minimum_interval_seconds=INTERVAL,
-    default_status=STARTED_BY_DEFAULT,
     description="New or changed spec in `data/experiments`, unless a draft: register it or its variants as partitions "
     "and run them.",
 )
@@ -103,10 +97,8 @@ def experiment_file(
     )
 
 
-@dg.sensor(
+@running_sensor(
     job=JUDGEMENT,
-    minimum_interval_seconds=INTERVAL,
-    default_status=STARTED_BY_DEFAULT,
     description="New run, panel, entrant or contest: rank and validate all runs, once no experiment is running.",
 )
 def contest_changed(
@@ -165,9 +157,7 @@ def policy_activated(
     return dg.RunRequest(run_key=str(activation))
 
 
-retraining_sensor = partial(
-    dg.sensor, job=EXPERIMENT, minimum_interval_seconds=INTERVAL, default_status=STARTED_BY_DEFAULT
-)
+retraining_sensor = partial(running_sensor, job=EXPERIMENT)
 
 
 @retraining_sensor(
@@ -243,10 +233,8 @@ def _skip_reason(instance: dg.DagsterInstance, current: Collection[str], check: 
     return None
 
 
-@dg.sensor(
+@running_sensor(
     job=DPO_CHECK,
-    minimum_interval_seconds=INTERVAL,
-    default_status=STARTED_BY_DEFAULT,
     description=f"{MIN_PAIRS} preference pairs of an experiment whose policies were never tuned: tune them.",
 )
 def enough_pairs(
@@ -307,9 +295,7 @@ def close_canceled(context: dg.RunStatusSensorContext, store: dg.ResourceParam[S
     store.ledger.close_interrupted([context.dagster_run.run_id])
 
 
-@dg.sensor(
-    default_status=STARTED_BY_DEFAULT,
-    minimum_interval_seconds=60,
+@running_sensor(
     description="Failed run or check, waiting plan, stale data, kill switch: notify each channel of "
     "`data/notifications.yaml` once.",
 )

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import dagster as dg
 
 from nvtrader_pipelines.market.sources import SourceUnavailable
-from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, partition_years
+from nvtrader_pipelines.orchestration.partitions import partition_years, yearly_asset
 from nvtrader_pipelines.orchestration.rebalance_steps import retry_on
 from nvtrader_pipelines.orchestration.reports import table_result
 from nvtrader_pipelines.runs.ingestion import ingest_market
@@ -14,15 +14,7 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS
 
 
-@dg.asset(
-    key=["bronze", "bars"],
-    group_name="bronze",
-    kinds={"iceberg", "polars"},
-    partitions_def=YEARS,
-    backfill_policy=ONE_RUN,
-    code_version="1",
-    pool="bronze",
-)
+@yearly_asset(key=["bronze", "bars"], group_name="bronze", kinds={"iceberg", "polars"}, pool="bronze")
 def bars(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Bars of every source as delivered, text unchanged; an ingested file is not read again."""
     require_same_calendars(store)

@@ -11,7 +11,7 @@ from nvtrader_pipelines.figures.regime_figures import HINDSIGHT
 from nvtrader_pipelines.orchestration.assets.gold import REGIMES_KEY
 from nvtrader_pipelines.orchestration.assets.policies import POLICY_KEY
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
-from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
+from nvtrader_pipelines.orchestration.partitions import experiment_asset
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
 from nvtrader_pipelines.orchestration.reports import markdown_table, store_pictures, table_result
 from nvtrader_pipelines.runs.lifecycle import Launch
@@ -24,12 +24,11 @@ from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, REGIME
 EVALUATION_KEY = dg.AssetKey(["evaluation", "walk_forward_evaluation"])
 
 
-@dg.asset(
+@experiment_asset(
     key=EVALUATION_KEY,
     group_name="evaluation",
     kinds={"iceberg", "polars"},
     deps=[["rl", "equity_curves"], ["rl", "action_logs"]],
-    partitions_def=EXPERIMENTS,
     code_version="2",
 )
 def walk_forward_evaluation(
@@ -47,13 +46,11 @@ def walk_forward_evaluation(
     return table_result(store, EVALUATIONS, len(verdict), {"run_id": plan.run_id, **tracked.metadata})
 
 
-@dg.asset(
+@experiment_asset(
     key=["evaluation", "regime_evaluation"],
     group_name="evaluation",
     kinds={"iceberg", "polars"},
     deps=[["rl", "equity_curves"], REGIMES_KEY],
-    partitions_def=EXPERIMENTS,
-    code_version="1",
 )
 def regime_evaluation(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Sharpe ratio with interval, growth, drawdown and active return per account and regime."""
@@ -73,13 +70,8 @@ def regime_evaluation(context: dg.AssetExecutionContext, store: dg.ResourceParam
     return table_result(store, REGIME_EVALUATION, n_rows, {**metadata, **pictures})
 
 
-@dg.asset(
-    key=["evaluation", "stress"],
-    group_name="evaluation",
-    kinds={"iceberg", "pytorch"},
-    deps=[POLICY_KEY],
-    partitions_def=EXPERIMENTS,
-    code_version="1",
+@experiment_asset(
+    key=["evaluation", "stress"], group_name="evaluation", kinds={"iceberg", "pytorch"}, deps=[POLICY_KEY]
 )
 def stress(
     context: dg.AssetExecutionContext, store: dg.ResourceParam[Store], progress: dg.ResourceParam[ProgressLog]

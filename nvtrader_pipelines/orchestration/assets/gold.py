@@ -8,7 +8,7 @@ from nvtrader_pipelines.figures import regimes_figures
 from nvtrader_pipelines.market.features import compute_features
 from nvtrader_pipelines.market.regimes import SliceAndMergeRegimeParams, regime_labels
 from nvtrader_pipelines.market.returns import bar_returns
-from nvtrader_pipelines.orchestration.partitions import ONE_RUN, YEARS, all_partitions, partition_years
+from nvtrader_pipelines.orchestration.partitions import all_partitions, partition_years, yearly_asset
 from nvtrader_pipelines.orchestration.reports import store_pictures, table_result
 from nvtrader_pipelines.runs.ingestion import pin_panels
 from nvtrader_pipelines.storage.store import Store
@@ -18,15 +18,7 @@ RETURNS_KEY, FEATURES_KEY = dg.AssetKey(["gold", "returns"]), dg.AssetKey(["gold
 REGIMES_KEY = dg.AssetKey(["gold", "regimes"])
 
 
-@dg.asset(
-    key=RETURNS_KEY,
-    group_name="gold",
-    kinds={"iceberg", "polars"},
-    deps=[["silver", "clean_bars"]],
-    partitions_def=YEARS,
-    backfill_policy=ONE_RUN,
-    code_version="1",
-)
+@yearly_asset(key=RETURNS_KEY, group_name="gold", kinds={"iceberg", "polars"}, deps=[["silver", "clean_bars"]])
 def returns(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Simple returns per symbol and session from aligned prices; missing returns are not filled."""
     rows = bar_returns(store.tables.read(CLEAN_BARS), store.read_calendars())
@@ -34,15 +26,7 @@ def returns(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -
     return table_result(store, RETURNS, n_rows)
 
 
-@dg.asset(
-    key=FEATURES_KEY,
-    group_name="gold",
-    kinds={"iceberg", "polars"},
-    deps=[RETURNS_KEY],
-    partitions_def=YEARS,
-    backfill_policy=ONE_RUN,
-    code_version="1",
-)
+@yearly_asset(key=FEATURES_KEY, group_name="gold", kinds={"iceberg", "polars"}, deps=[RETURNS_KEY])
 def features(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Point-in-time features per symbol and session, from data known at that close."""
     rows = compute_features(store.tables.read(RETURNS), calendars=store.read_calendars())
@@ -65,11 +49,7 @@ def market_panel(context: dg.AssetExecutionContext, store: dg.ResourceParam[Stor
 
 
 @dg.asset(
-    key=REGIMES_KEY,
-    group_name="gold",
-    kinds={"iceberg", "scipy"},
-    deps=[all_partitions(RETURNS_KEY)],
-    code_version="1",
+    key=REGIMES_KEY, group_name="gold", kinds={"iceberg", "scipy"}, deps=[all_partitions(RETURNS_KEY)], code_version="1"
 )
 def market_regimes(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Regime of every session, labeled with hindsight: for evaluation, never for observations."""

@@ -7,7 +7,7 @@ from nvtrader_pipelines.experiments.runtime import training_curves
 from nvtrader_pipelines.figures import learning_figure
 from nvtrader_pipelines.orchestration.event_files import EventFiles
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
-from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
+from nvtrader_pipelines.orchestration.partitions import experiment_asset
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
 from nvtrader_pipelines.orchestration.reports import format_snapshot_ids, markdown_table, store_pictures, table_result
 from nvtrader_pipelines.research.hand_over import judged_policies, record_retrained
@@ -23,13 +23,11 @@ VERSION_KEY = dg.AssetKey(["policies", "experiment_version"])
 POLICY_KEY = dg.AssetKey(["policies", "trained_policy"])
 
 
-@dg.asset(
+@experiment_asset(
     key=POLICY_KEY,
     group_name="policies",
     kinds={"pytorch", "mlflow"},
     deps=[["gold", "market_panel"], VERSION_KEY],
-    partitions_def=EXPERIMENTS,
-    code_version="1",
     pool="training",
 )
 def trained_policy(
@@ -70,14 +68,7 @@ def trained_policy(
     )
 
 
-@dg.asset(
-    key=["rl", "training_curves"],
-    group_name="policies",
-    kinds={"iceberg"},
-    deps=[POLICY_KEY],
-    partitions_def=EXPERIMENTS,
-    code_version="1",
-)
+@experiment_asset(key=["rl", "training_curves"], group_name="policies", kinds={"iceberg"}, deps=[POLICY_KEY])
 def training_curve(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Mean reward per step of each rollout, per fold and seed."""
     run = store.policies.read_latest(context.partition_key)
@@ -85,13 +76,7 @@ def training_curve(context: dg.AssetExecutionContext, store: dg.ResourceParam[St
     return table_result(store, TRAINING_CURVES, n_rows)
 
 
-@dg.asset(
-    key=VERSION_KEY,
-    group_name="policies",
-    kinds={"sqlite"},
-    partitions_def=EXPERIMENTS,
-    code_version="1",
-)
+@experiment_asset(key=VERSION_KEY, group_name="policies", kinds={"sqlite"})
 def experiment_version(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     """Immutable version of the partition: spec, hash and changes since the version before."""
     spec = store.ledger.read(context.partition_key)

@@ -43,11 +43,7 @@ PLAN_KEY = dg.AssetKey(["portfolio", "rebalance_plan"])
 account_asset = partial(dg.asset, group_name="portfolio", code_version="1", pool="account")
 
 
-@account_asset(
-    key=ORDERS_KEY,
-    kinds={"iceberg", "sqlite"},
-    deps=[ACTIVE_POLICY_KEY, ["gold", "market_panel"]],
-)
+@account_asset(key=ORDERS_KEY, kinds={"iceberg", "sqlite"}, deps=[ACTIVE_POLICY_KEY, ["gold", "market_panel"]])
 def orders(
     context: dg.AssetExecutionContext,
     store: dg.ResourceParam[Store],
@@ -64,11 +60,7 @@ def orders(
     return account_result(trading, ORDERS, {"events": dg.MetadataValue.md(markdown_table(event_rows(events)))})
 
 
-@account_asset(
-    key=STATE_KEY,
-    kinds={"iceberg", "sqlite"},
-    deps=[ORDERS_KEY],
-)
+@account_asset(key=STATE_KEY, kinds={"iceberg", "sqlite"}, deps=[ORDERS_KEY])
 def portfolio_state(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.MaterializeResult:
     """Account valued at the close and reconciled with the broker's books."""
     trading = desk.of(store)
@@ -81,11 +73,7 @@ def portfolio_state(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.Ma
     return account_result(trading, PORTFOLIO_STATE, {**pictures, **latest_state_metadata(states)})
 
 
-@account_asset(
-    key=TARGET_KEY,
-    kinds={"iceberg", "pytorch"},
-    deps=[STATE_KEY],
-)
+@account_asset(key=TARGET_KEY, kinds={"iceberg", "pytorch"}, deps=[STATE_KEY])
 def target_weights(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.MaterializeResult:
     """Weights of the active policy at the close after each stage of the weight pipeline."""
     trading = desk.of(store)
@@ -96,11 +84,7 @@ def target_weights(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.Mat
     return account_result(trading, TARGET_WEIGHTS, store_pictures(store.home, "target_weights", figures, desk.account))
 
 
-@account_asset(
-    key=PLAN_KEY,
-    kinds={"iceberg"},
-    deps=[TARGET_KEY],
-)
+@account_asset(key=PLAN_KEY, kinds={"iceberg"}, deps=[TARGET_KEY])
 def rebalance_plan(store: dg.ResourceParam[Store], desk: DeskResource) -> dg.MaterializeResult:
     """Plan for the next session with its compliance findings and status."""
     trading = desk.of(store)

@@ -11,7 +11,7 @@ from nvtrader_pipelines.feedback.pairs import write_preference_pairs
 from nvtrader_pipelines.feedback.tuning import tune_run, tuning_obstacle
 from nvtrader_pipelines.figures.agreement_figure import agreement_figure
 from nvtrader_pipelines.figures.tuning_figure import tuning_figure
-from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
+from nvtrader_pipelines.orchestration.partitions import experiment_asset
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
 from nvtrader_pipelines.orchestration.reports import markdown_table, store_pictures, table_result
 from nvtrader_pipelines.runs.lifecycle import Launch, now
@@ -54,12 +54,11 @@ def outcomes(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
     return table_result(store, OUTCOMES, len(judged.rows), metadata)
 
 
-@dg.asset(
+@experiment_asset(
     key=PAIRS_KEY,
     group_name="preferences",
     kinds={"iceberg", "polars"},
     deps=[["policies", "trained_policy"], OUTCOMES_KEY],
-    partitions_def=EXPERIMENTS,
     code_version="2",
 )
 def preference_pairs(context: dg.AssetExecutionContext, store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
@@ -69,14 +68,8 @@ def preference_pairs(context: dg.AssetExecutionContext, store: dg.ResourceParam[
     return table_result(store, PREFERENCE_PAIRS, counts.n_pairs, metadata)
 
 
-@dg.asset(
-    key=DPO_POLICY_KEY,
-    group_name="policies",
-    kinds={"pytorch", "mlflow"},
-    deps=[PAIRS_KEY],
-    partitions_def=EXPERIMENTS,
-    code_version="1",
-    pool="training",
+@experiment_asset(
+    key=DPO_POLICY_KEY, group_name="policies", kinds={"pytorch", "mlflow"}, deps=[PAIRS_KEY], pool="training"
 )
 def dpo_policy(
     context: dg.AssetExecutionContext, store: dg.ResourceParam[Store], progress: dg.ResourceParam[ProgressLog]
