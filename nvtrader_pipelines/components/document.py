@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import date, datetime
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, create_model, model_serializer
 
@@ -18,6 +18,11 @@ class Document(BaseModel):
     """Facts for the command line, `Pipeline`, the report and other programs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def of(cls, facts: object, **others: Any) -> Self:
+        """Make a document of other fields, and of an object's attributes for the fields that are not among them."""
+        return cls(**{name: getattr(facts, name) for name in cls.model_fields if name not in others}, **others)
 
 
 class PartialDocument(Document):

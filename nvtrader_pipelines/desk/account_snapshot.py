@@ -150,17 +150,8 @@ def _acceptance(events: Sequence[AuditEvent], session: date) -> Acceptance | Non
 
 
 def _last_plan(record: PlanRecord) -> LastPlan:
-    plan = record.plan
-    return LastPlan(
-        plan_id=plan.plan_id,
-        session=plan.session,
-        policy=plan.policy,
-        run_id=plan.run_id,
-        partition_key=plan.partition_key,
-        status=record.status,
-        reason=record.reason,
-        findings=tuple(map(format_finding, record.findings)),
-    )
+    findings = tuple(map(format_finding, record.findings))
+    return LastPlan.of(record.plan, status=record.status, reason=record.reason, findings=findings)
 
 
 def format_finding(finding: Finding) -> str:

@@ -274,25 +274,24 @@ def publish_views(context: dg.RunStatusSensorContext, store: dg.ResourceParam[St
     publish(store)
 
 
-@dg.run_failure_sensor(
-    default_status=STARTED_BY_DEFAULT,
-    minimum_interval_seconds=CLEANUP_INTERVAL,
-    description="Failed or crashed run: close its running entries in the ledger.",
-)
-def close_failed(context: dg.RunFailureSensorContext, store: dg.ResourceParam[Store]) -> None:
+def close_entries(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store]) -> None:
     """Close the runs in the ledger that this Dagster run had launched."""
     store.ledger.close_interrupted([context.dagster_run.run_id])
 
 
-@dg.run_status_sensor(
+close_failed = dg.run_failure_sensor(
+    name="close_failed",
+    default_status=STARTED_BY_DEFAULT,
+    minimum_interval_seconds=CLEANUP_INTERVAL,
+    description="Failed or crashed run: close its running entries in the ledger.",
+)(close_entries)
+close_canceled = dg.run_status_sensor(
+    name="close_canceled",
     run_status=dg.DagsterRunStatus.CANCELED,
     default_status=STARTED_BY_DEFAULT,
     minimum_interval_seconds=CLEANUP_INTERVAL,
     description="Canceled run: close its running entries in the ledger.",
-)
-def close_canceled(context: dg.RunStatusSensorContext, store: dg.ResourceParam[Store]) -> None:
-    """Close the runs in the ledger that this Dagster run had launched."""
-    store.ledger.close_interrupted([context.dagster_run.run_id])
+)(close_entries)
 
 
 @running_sensor(

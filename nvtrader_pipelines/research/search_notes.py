@@ -7,8 +7,9 @@ from math import log
 from typing import Annotated
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import AfterValidator
 
+from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.research.journal import (
     BaseJudged,
     Knobs,
@@ -33,11 +34,7 @@ Figure = Annotated[float, AfterValidator(lambda value: float(f"{value:.4g}"))]
 Values = dict[str, int | Figure]  # by knob
 
 
-class _Note(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class KnobNote(_Note):
+class KnobNote(Document):
     """Knob with its bounds."""
 
     name: str
@@ -48,7 +45,7 @@ class KnobNote(_Note):
     base: int | Figure
 
 
-class TrialNote(_Note):
+class TrialNote(Document):
     """Trial so far, over all its seeds."""
 
     trial: int
@@ -60,7 +57,7 @@ class TrialNote(_Note):
     novelty: Figure  # distance to the nearest earlier trial or the base, of at most 1
 
 
-class NearMiss(_Note):
+class NearMiss(Document):
     """Trial above the luck bar that was not kept after its reruns."""
 
     trial: int
@@ -69,7 +66,7 @@ class NearMiss(_Note):
     why: str
 
 
-class DeadEnd(_Note):
+class DeadEnd(Document):
     """Range of a knob in which no trial led the base."""
 
     knob: str
@@ -78,7 +75,7 @@ class DeadEnd(_Note):
     n_trials: int
 
 
-class OptimizerNote(_Note):
+class OptimizerNote(Document):
     """Next proposal of the optimizer, with center and spread of what it would draw."""
 
     proposal: Values
@@ -86,7 +83,7 @@ class OptimizerNote(_Note):
     spread: Values  # a factor for a knob on a log scale
 
 
-class AnswerNote(_Note):
+class AnswerNote(Document):
     """Earlier answer of the model, and its result or why it was not taken."""
 
     outcome: str
@@ -97,7 +94,7 @@ class AnswerNote(_Note):
     message: str
 
 
-class SearchNotes(_Note):
+class SearchNotes(Document):
     """Facts that a language model proposes by."""
 
     goal: str
@@ -132,17 +129,7 @@ def search_notes(
     return SearchNotes(
         goal=goal,
         base_sharpe=state.base.sharpe,
-        knobs=tuple(
-            KnobNote(
-                name=knob.name,
-                low=knob.low,
-                high=knob.high,
-                is_whole=knob.is_whole,
-                is_log=knob.is_log,
-                base=base.knobs[knob.name],
-            )
-            for knob in knobs
-        ),
+        knobs=tuple(KnobNote.of(knob, base=base.knobs[knob.name]) for knob in knobs),
         recent=tuple(notes[-N_RECENT:]),
         best=tuple(scored[:N_BEST]),
         near_misses=tuple(_near_misses(trials, lines)),
@@ -217,13 +204,11 @@ def _answers(base: Knobs, lines: Sequence[Line]) -> list[AnswerNote]:
     sharpes = {line.proposal: line.sharpe for line in lines if isinstance(line, TrialJudged)}
     answers = [line for line in lines if isinstance(line, ModelAsked) and line.outcome not in ("late", "not asked")]
     return [
-        AnswerNote(
-            outcome=line.outcome,
+        AnswerNote.of(
+            line,
             changed=changed_values(line.proposed, base),
-            reason=line.reason,
             expected=line.expects,
             sharpe=sharpes.get(line.proposal) if line.outcome == "proposed" else None,
-            message=line.message,
         )
         for line in answers[-N_ANSWERS:]
     ]

@@ -51,13 +51,7 @@ def read_training(shared: Shared) -> TrainingStatus:
     if not running:
         return TrainingStatus(active=None, curve=())
     run, *others = running
-    active = ActiveTraining(
-        run_id=run.run_id,
-        partition_key=run.partition_key,
-        state=run.state,
-        at=run.at,
-        others=tuple(other.run_id for other in others),
-    )
+    active = ActiveTraining.of(run, others=tuple(other.run_id for other in others))
     return TrainingStatus(active=active, curve=run.curve)
 
 

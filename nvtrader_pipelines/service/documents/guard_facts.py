@@ -31,13 +31,5 @@ class GuardsDocument(Document):
 
 def guards_document(walk: GuardWalk, picture: Path | None) -> GuardsDocument:
     """Describe a comparison of guards."""
-    return GuardsDocument(
-        experiment=walk.run.experiment,
-        partition_key=walk.run.partition_key,
-        run_id=walk.run.run_id,
-        n_sessions=walk.n_sessions,
-        baseline=walk.baseline,
-        is_best_baseline=walk.is_best_baseline,
-        picture=picture,
-        **vars(walk.comparison),
-    )
+    own = {"n_sessions": walk.n_sessions, "baseline": walk.baseline, "is_best_baseline": walk.is_best_baseline}
+    return GuardsDocument.of(walk.run, picture=picture, **own, **vars(walk.comparison))

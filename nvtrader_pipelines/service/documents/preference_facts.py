@@ -74,22 +74,15 @@ class TuningFacts(Document):
 def check_document(check: TuningCheck, picture: Path) -> TuningFacts:
     """Describe the check of a tuned run."""
     auc = check.auc
-    return TuningFacts(
-        experiment=check.experiment,
-        run_id=check.run_id,
-        start=check.start,
+    return TuningFacts.of(
+        check,
         auc=auc.auc,
         auc_low=auc.low,
         auc_high=auc.high,
         accuracy=auc.accuracy,
         n_pairs=auc.n_pairs,
         n_decisions=auc.n_decisions,
-        n_missing=check.n_missing,
-        auc_before=check.auc_before,
-        kl=check.kl,
         passed=auc.is_above_chance,
-        sentence=check.sentence,
-        notes=check.notes,
         calibration=tuple(CalibrationFacts(**vars(row)) for row in check.calibration),
         rejected_winners=tuple(RejectedWinner(**row) for row in check.rejected_winners.to_dicts()),
         picture=picture,

@@ -63,13 +63,8 @@ def reward_preview(preview: Preview) -> RewardPreview:
 
 def observation_preview(preview: Preview) -> ObservationPreview:
     """Describe the observations of a preview."""
-    return ObservationPreview(
-        decisions=preview.decisions,
-        n_steps=len(preview.steps),
-        symbols=preview.symbols,
-        feature_names=preview.feature_names,
-        parts=tuple(describe_part(name, values) for name, values in preview.observations.items()),
-    )
+    parts = tuple(describe_part(name, values) for name, values in preview.observations.items())
+    return ObservationPreview.of(preview, n_steps=len(preview.steps), parts=parts)
 
 
 def describe_part(name: str, values: NDArray[np.float32]) -> ObservedPart:

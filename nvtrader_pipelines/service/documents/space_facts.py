@@ -71,22 +71,13 @@ def find_space(home: Home, mode: SearchMode, like: str | None, file: Path | None
 def space_document(space: SearchSpace) -> SpaceDocument:
     """Describe a space."""
     knobs = [
-        KnobFacts(
+        KnobFacts.of(
+            knob,
             knob=knob.name,
-            group=knob.group,
-            low=knob.low,
-            high=knob.high,
             values="whole" if knob.is_whole else "real",
             scale="log" if knob.is_log else "linear",
             base=space.base_values[knob.name],
         )
         for knob in space.knobs
     ]
-    return SpaceDocument(
-        mode=space.mode,
-        base=space.base.name,
-        knobs=tuple(knobs),
-        base_clips=space.base_clips,
-        base_snaps=space.base_snaps,
-        notices=space.notices,
-    )
+    return SpaceDocument.of(space, base=space.base.name, knobs=tuple(knobs))

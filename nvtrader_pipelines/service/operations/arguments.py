@@ -29,8 +29,7 @@ Symbols = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=32)], ...],
     Field(max_length=1000, description="Symbols, separated by commas; default: all."),
 ]
+OUTPUT = Flags(("--output", "-o"))
 Picture = Annotated[
-    str | Path | None,
-    Field(description="Picture to write, .png or .svg; default: in warehouse/pictures."),
-    Flags(("--output", "-o")),
+    str | Path | None, Field(description="Picture to write, .png or .svg; default: in warehouse/pictures."), OUTPUT
 ]

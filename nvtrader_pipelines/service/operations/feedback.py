@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from nvtrader_pipelines.service.operations.arguments import Judge, Yes
+from nvtrader_pipelines.service.operations.arguments import OUTPUT, Judge, Yes
 from nvtrader_pipelines.service.operations.experiments import Experiments
-from nvtrader_pipelines.service.operations.operation import Family, Flags, operation
+from nvtrader_pipelines.service.operations.operation import Family, operation
 from nvtrader_pipelines.service.output_paths import require_file_path
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Feedback(Family):
         output: Annotated[
             str | Path | None,
             Field(description="File to write, .jsonl or .parquet; default: exports/EXPERIMENT-pairs.jsonl."),
-            Flags(("--output", "-o")),
+            OUTPUT,
         ] = None,
         holdout: Annotated[
             bool, Field(description="Also pairs of the hold-out, which are never to be trained on.")

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from nvtrader_pipelines.service.operations.operation import Family, Flags, operation
+from nvtrader_pipelines.service.operations.arguments import OUTPUT
+from nvtrader_pipelines.service.operations.operation import Family, operation
 from nvtrader_pipelines.service.output_paths import picture_path
 
 if TYPE_CHECKING:
@@ -27,9 +28,7 @@ class Guards(Family):
         *,
         sessions: Annotated[int, Field(ge=2, description="Sessions in a slice.")] = 42,
         output: Annotated[
-            str | Path | None,
-            Field(description="Picture to write, .png or .svg; default: none."),
-            Flags(("--output", "-o")),
+            str | Path | None, Field(description="Picture to write, .png or .svg; default: none."), OUTPUT
         ] = None,
     ) -> "GuardsDocument":
         """Compare a run with its guards and without, on slices of its tests that do not overlap.

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from nvtrader_pipelines.service.library_noise import silence_libraries
-from nvtrader_pipelines.service.operations.arguments import AuditReason
-from nvtrader_pipelines.service.operations.operation import Family, Flags, operation
+from nvtrader_pipelines.service.operations.arguments import OUTPUT, AuditReason
+from nvtrader_pipelines.service.operations.operation import Family, operation
 from nvtrader_pipelines.service.output_paths import require_file_path
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
@@ -150,9 +150,7 @@ class WholeHome(Family):
         self,
         *,
         output: Annotated[
-            str | Path | None,
-            Field(description="File to write; default: warehouse/report.html."),
-            Flags(("--output", "-o")),
+            str | Path | None, Field(description="File to write; default: warehouse/report.html."), OUTPUT
         ] = None,
     ) -> "HomeReport":
         """Write verdict, scoreboard and tear sheets into one self-contained HTML file.

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from pydantic import Field
 
-from nvtrader_pipelines.service.operations.arguments import Picture, RunName
+from nvtrader_pipelines.service.operations.arguments import OUTPUT, Picture, RunName
 from nvtrader_pipelines.service.operations.operation import AT_LEAST_ONE, Family, Flags, operation
 from nvtrader_pipelines.service.output_paths import picture_path
 
@@ -72,7 +72,7 @@ class Runs(Family):
         output: Annotated[
             str | Path | None,
             Field(description="Picture to write, .png or .svg; default: warehouse/pictures/runs.png."),
-            Flags(("--output", "-o")),
+            OUTPUT,
         ] = None,
     ) -> "ComparisonDocument":
         """Compare runs: figures, a picture of their shared sessions, and differences of specs.
