@@ -44,7 +44,7 @@ class TearSheet:
         )
 
 
-def worst_drawdowns(sessions: pl.Series, returns: NDArray[np.float64], n: int = N_DRAWDOWNS) -> pl.DataFrame:
+def worst_drawdowns(sessions: pl.Series, returns: NDArray[np.float64]) -> pl.DataFrame:
     """Deepest drawdowns of returns (n,), the deepest first; the first peak is the opening.
 
     Returns:
@@ -67,7 +67,7 @@ def worst_drawdowns(sessions: pl.Series, returns: NDArray[np.float64], n: int = 
         for start, end in zip(starts, ends, strict=True)
     ]
     schema = {"start": pl.Date, "trough": pl.Date, "recovery": pl.Date, "depth": pl.Float64, "n_sessions": pl.Int64}
-    return pl.DataFrame(rows, schema=schema).sort("depth", descending=True, maintain_order=True).head(n)
+    return pl.DataFrame(rows, schema=schema).sort("depth", descending=True, maintain_order=True).head(N_DRAWDOWNS)
 
 
 def _compound(dated: pl.DataFrame, *keys: str) -> pl.DataFrame:

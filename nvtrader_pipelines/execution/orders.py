@@ -9,13 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
+from nvtrader_pipelines.components.arrays import FloatArray
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan import RebalancePlan
 
 if TYPE_CHECKING:  # polars takes long to import
     from nvtrader_pipelines.envs.fill_timing import FillTiming
 
-FloatArray = NDArray[np.float64]
 Side = Literal["buy", "sell"]
 
 

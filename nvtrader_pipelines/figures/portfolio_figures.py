@@ -10,8 +10,8 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, DateFormatter, date2num
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, PercentFormatter
-from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import FloatArray
 from nvtrader_pipelines.figures import palette
 from nvtrader_pipelines.figures.canvas import (
     TEXT,
@@ -26,7 +26,6 @@ from nvtrader_pipelines.figures.canvas import (
 )
 from nvtrader_pipelines.portfolio.cash import CASH
 
-FloatArray = NDArray[np.float64]
 _MAX_NAMES = 13  # readable rows of a map
 _MAX_FINDINGS = 6
 _DARK = 0.75  # share of the strongest color from which text is white

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import FloatArray
 from nvtrader_pipelines.envs.accounts import Accounts
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.policies.policy import Policy
 from nvtrader_pipelines.preferences.decisions import HORIZON
 
-FloatArray = NDArray[np.float64]
 N_PERTURBED, PERTURBATION = 2, 0.5  # candidates around the policy's, by this deviation of log weights; our choice
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import FloatArray
 from nvtrader_pipelines.preferences.pairs import REPORT, TRAIN
 
-FloatArray = NDArray[np.float64]
 N_DRAWS = 1000
 LEVEL = 0.95
 TOLD_AUC, POWER_QUANTILE = 0.55, 0.8416  # AUC to tell from 0.5, with 80 % power; our choice

@@ -8,13 +8,13 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import FloatArray
 from nvtrader_pipelines.envs.dynamics import Legs, hold, holding_period
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.costs import CostFunction, no_cost
 from nvtrader_pipelines.preferences.decisions import HORIZON, MIN_CHANGE, DecisionRow
 from nvtrader_pipelines.preferences.outcome_table import OUTCOME
 
-FloatArray = NDArray[np.float64]
 TIE = 1e-12  # returns that differ by less are equal
 SIDES = {"approved": "proposed", "overridden": "kept", "rejected": "kept", "edited": "edited"}
 

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import FloatArray
 from nvtrader_pipelines.components.text import ID_LENGTH
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.policies.preference_data import PreferenceData
@@ -19,7 +20,6 @@ from nvtrader_pipelines.preferences.decisions import HORIZON, DecisionRow
 from nvtrader_pipelines.preferences.outcomes import OutcomeMarket, net_return
 from nvtrader_pipelines.preferences.pair_table import PREFERENCE_PAIR
 
-FloatArray = NDArray[np.float64]
 MIN_MARGIN = 1e-4  # returns that differ by less give no preference; our choice: a tenth of a usual cost
 NOISE_SESSIONS = 252
 BOOST = 2.0  # weight where person and market agree, as the source has it; the factor is our choice

@@ -6,8 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import FloatArray
 from nvtrader_pipelines.evaluation.overfitting import backtest_overfitting
 from nvtrader_pipelines.evaluation.sharpe.deflation import deflated_sharpe_ratio
 from nvtrader_pipelines.evaluation.sharpe.inference import sharpe_moments
@@ -39,7 +39,6 @@ from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.specs import spec_yaml
 from nvtrader_pipelines.storage.store import Store
 
-FloatArray = NDArray[np.float64]
 NOTHING_FOUND = "nothing found"
 PLAIN = {"equal weight": EqualWeight(), "buy and hold": BuyAndHold()}  # baselines that a winner must beat
 N_BLOCKS = 10  # of the probability of backtest overfitting: 252 combinations

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from nvtrader_pipelines.components.component import Component, canonical_json
 from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.experiments.designs import WalkForwardDesign, leaves, replace_value
-from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.agents.ppo import ClippedLearner, PpoAgent
 from nvtrader_pipelines.policies.baselines import Cufolio
 from nvtrader_pipelines.portfolio.pipeline.cufolio_allocator import CufolioAllocator
@@ -145,9 +145,7 @@ class SearchSpace:
         }
 
 
-def base_experiment(
-    mode: SearchMode, symbols: Sequence[str] | None = None, total_timesteps: int = TIMESTEPS
-) -> ExperimentSpec:
+def base_experiment(mode: SearchMode) -> ExperimentSpec:
     """Return the default base: PPO on plain logits with the shipped settings, or the cufolio agent.
 
     A setting outside the bounds, such as one epoch, is clipped where the space is made.
@@ -155,8 +153,7 @@ def base_experiment(
     is_classical = mode == SearchMode.CUFOLIO_ONLY
     return ExperimentSpec(
         name=f"research-{mode.replace('_', '-')}",
-        market=MarketChoice(symbols=None if symbols is None else tuple(symbols)),
-        agent=Cufolio() if is_classical else PpoAgent(total_timesteps=total_timesteps),
+        agent=Cufolio() if is_classical else PpoAgent(total_timesteps=TIMESTEPS),
     )
 
 

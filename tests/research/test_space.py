@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.research.knobs import KNOBS, SearchMode
 from nvtrader_pipelines.research.proposal_bounds import BoundsClip, ConfigDelta, DeltaRefused, Snapped
-from nvtrader_pipelines.research.space import base_experiment, configuration_hash, search_space
+from nvtrader_pipelines.research.space import configuration_hash, search_space
 
 SPACES = {mode: search_space(mode) for mode in SearchMode}
 PPO, UNIFIED = SPACES[SearchMode.PPO_ONLY], SPACES[SearchMode.UNIFIED]
@@ -80,11 +80,6 @@ def test_default_base_is_shipped_ppo_at_the_nearest_bounds():
     agent = PPO.base.agent
     assert (agent.n_envs, agent.n_steps, agent.batch_size, agent.n_epochs) == (64, 16, 256, 3)
     assert PPO.base.environment.action.kind == "simplex"
-
-
-def test_base_experiment_has_symbols_and_steps():
-    spec = base_experiment(SearchMode.PPO_ONLY, ["AAPL", "MSFT"], 4096)
-    assert (spec.market.symbols, spec.agent.total_timesteps) == (("AAPL", "MSFT"), 4096)
 
 
 def test_base_out_of_bounds_is_clipped_and_reported():
@@ -188,7 +183,7 @@ def test_trials_train_on_whole_folds_whatever_the_design_of_the_base(kind):
 
 
 def test_other_values_base_or_mode_have_other_hashes():
-    short = search_space(SearchMode.PPO_ONLY, base_experiment(SearchMode.PPO_ONLY, total_timesteps=4096))
+    short = search_space(SearchMode.PPO_ONLY, ppo_like(agent={"kind": "ppo", "total_timesteps": 4096}))
     trials = [PPO.propose({}), PPO.propose({"gamma": 0.95}), short.propose({}), UNIFIED.propose({})]
     assert len({each.trial.trial_hash for each in trials}) == 4
 

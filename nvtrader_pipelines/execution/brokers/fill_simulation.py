@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import FloatArray
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.dynamics import Transition
 from nvtrader_pipelines.execution.book import MIN_HOLDING
@@ -16,7 +16,6 @@ from nvtrader_pipelines.execution.orders import Fill, Order, Ticket, make_orders
 from nvtrader_pipelines.execution.plan import RebalancePlan, Stage
 from nvtrader_pipelines.portfolio.cash import CASH
 
-FloatArray = NDArray[np.float64]
 NO_PRICE = "it has no price on {session}; its holding is unchanged"
 NO_LIQUIDITY = "not filled: the session's volume or the cash was used up; the order is cancelled"
 FILL_TOLERANCE = 1e-9  # of a trade's value: fills within it count as complete

@@ -8,6 +8,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import FloatArray
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.accounts import environment_legs
 from nvtrader_pipelines.envs.dynamics import HoldingPeriod, Legs, Transition, drift, hold, holding_period
@@ -18,7 +19,6 @@ from nvtrader_pipelines.execution.orders import PanelPrices
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.costs import CostFunction, no_cost, proportional_cost, total_cost
 
-FloatArray = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 

@@ -5,8 +5,8 @@ from datetime import date
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import FloatArray
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.accounts import opening_account_with_history, settle
 from nvtrader_pipelines.envs.dynamics import Transition, holding_period
@@ -25,7 +25,6 @@ from nvtrader_pipelines.execution.reconciliation import reconcile
 from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.portfolio.losses import count_since_loss
 
-FloatArray = NDArray[np.float64]
 CASH_TOLERANCE = 1e-8  # of the account's value
 
 

@@ -24,8 +24,6 @@ from nvtrader_pipelines.storage.tables import (
     Table,
 )
 
-ACTION_LOGS_KEY = dg.AssetKey(["rl", "action_logs"])
-
 DESCRIPTIONS = {
     TRAJECTORIES: "One row per account and decision: hash of the observation, action, reward.",
     EQUITY_CURVES: "One row per account and session: equity after costs, drawdown, turnover, cost, gross, financing.",
