@@ -14,10 +14,10 @@ from matplotlib.dates import AutoDateLocator, DayLocator
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.figures import palette
+from nvtrader_pipelines.figures import theme
 
 _SIZE_INCHES, _DPI = (13.33, 7.5), 120  # one 16:9 slide of 1600 x 900 pixels
-TEXT, _TITLE, _NOTE = 14, 20, 12  # points
+_TITLE, _NOTE = 20, 12  # points
 _LABEL_GAP = 0.05  # of an axes that fills the slide
 _NOTE_COLUMNS, _NOTE_LINES = 135, 3  # below every panel
 _CUT = " … (more in the table)"
@@ -83,7 +83,7 @@ def new_figure(title: str, note: str | None, height: float = _SIZE_INCHES[1]) ->
     figure.text(0.06, 1.0 - 0.3375 / height, title, fontsize=_TITLE, fontweight="bold", va="center")
     if note:
         wrapped = textwrap.fill(note, _NOTE_COLUMNS, max_lines=_NOTE_LINES, placeholder=_CUT)
-        figure.text(0.06, 0.15 / height, wrapped, fontsize=_NOTE, color=palette.GREY, va="bottom")
+        figure.text(0.06, 0.15 / height, wrapped, fontsize=_NOTE, color=theme.GREY, va="bottom")
     return figure
 
 
@@ -91,11 +91,11 @@ def panel(figure: Figure, left: float, bottom: float, right: float, top: float) 
     """Add axes at these figure fractions, without top and right spines."""
     axes = figure.add_axes((left, bottom, right - left, top - bottom))
     axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(visible=True, axis="y", color=palette.LIGHT_GREY, linewidth=0.8)
+    axes.grid(visible=True, axis="y", color=theme.LIGHT_GREY, linewidth=0.8)
     axes.set_axisbelow(True)
-    axes.tick_params(labelsize=TEXT)
-    axes.xaxis.label.set_fontsize(TEXT)
-    axes.yaxis.label.set_fontsize(TEXT)
+    axes.tick_params(labelsize=theme.TEXT)
+    axes.xaxis.label.set_fontsize(theme.TEXT)
+    axes.yaxis.label.set_fontsize(theme.TEXT)
     axes.margins(x=0)
     return axes
 
@@ -124,8 +124,8 @@ def label_ends(axes: Axes, labels: Sequence[EndLabel]) -> None:
             xytext=(1.02, float(placed)),
             xycoords="axes fraction",
             textcoords="axes fraction",
-            color=palette.ink(label.color),
-            fontsize=TEXT,
+            color=theme.ink(label.color),
+            fontsize=theme.TEXT,
             fontweight="bold" if label.bold else "normal",
             va="center",
             annotation_clip=False,
@@ -140,12 +140,12 @@ def draw_cells(
 
     Unknown values are grey. Text is white where the shade is above `dark`; the grid has a color and a width.
     """
-    colors = palette.LOSS_TO_GAIN.with_extremes(bad=palette.LIGHT_GREY)
+    colors = theme.LOSS_TO_GAIN.with_extremes(bad=theme.LIGHT_GREY)
     axes.imshow(np.ma.masked_invalid(shade), cmap=colors, vmin=-1.0, vmax=1.0, aspect="auto")
     for (row, column), value in np.ndenumerate(values):
         text = unknown if np.isnan(value) else f"{round(100.0 * value, 1) + 0.0:.1f}"  # never -0.0
-        color = "white" if abs(shade[row, column]) > dark else palette.BLACK
-        axes.text(column, row, text, ha="center", va="center", fontsize=TEXT - 1, color=color)
+        color = "white" if abs(shade[row, column]) > dark else theme.BLACK
+        axes.text(column, row, text, ha="center", va="center", fontsize=theme.TEXT - 1, color=color)
     axes.set_xticks(np.arange(1, values.shape[1]) - 0.5, minor=True)
     axes.set_yticks(np.arange(1, values.shape[0]) - 0.5, minor=True)
     axes.grid(visible=True, which="minor", color=grid[0], linewidth=grid[1])

@@ -7,20 +7,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from nvtrader_pipelines.evaluation.rolling import ROLLING_SESSIONS
-from nvtrader_pipelines.figures import palette
-from nvtrader_pipelines.figures.canvas import (
-    TEXT,
-    EndLabel,
-    Picture,
-    label_ends,
-    new_figure,
-    panel,
-    readable,
-    set_date_ticks,
-)
+from nvtrader_pipelines.figures import theme
+from nvtrader_pipelines.figures.canvas import EndLabel, Picture, label_ends, new_figure, panel, readable, set_date_ticks
 from nvtrader_pipelines.figures.equity import finish_curves
 
-_STYLES = ((palette.BLUE, "-"), *palette.LINE_STYLES)
+_STYLES = ((theme.BLUE, "-"), *theme.LINE_STYLES)
 _LEFT, _RIGHT = 0.115, 0.765
 
 
@@ -66,8 +57,8 @@ def _finish_ratios(figure: Figure, ratios: Axes, wealth: Axes, *, is_empty: bool
         0.78,
         0.22,
         f"of the last {ROLLING_SESSIONS} sessions,\nper year",
-        fontsize=TEXT,
-        color=palette.GREY,
+        fontsize=theme.TEXT,
+        color=theme.GREY,
         va="center",
     )
     if not is_empty:
@@ -75,4 +66,4 @@ def _finish_ratios(figure: Figure, ratios: Axes, wealth: Axes, *, is_empty: bool
     else:
         ratios.set_yticks([])
         words = f"fewer than {ROLLING_SESSIONS} shared sessions"
-        ratios.text(0.5, 0.5, words, transform=ratios.transAxes, ha="center", fontsize=TEXT, color=palette.GREY)
+        ratios.text(0.5, 0.5, words, transform=ratios.transAxes, ha="center", fontsize=theme.TEXT, color=theme.GREY)

@@ -8,17 +8,8 @@ from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
-from nvtrader_pipelines.figures import palette
-from nvtrader_pipelines.figures.canvas import (
-    TEXT,
-    EndLabel,
-    Picture,
-    label_ends,
-    new_figure,
-    panel,
-    readable,
-    set_date_ticks,
-)
+from nvtrader_pipelines.figures import theme
+from nvtrader_pipelines.figures.canvas import EndLabel, Picture, label_ends, new_figure, panel, readable, set_date_ticks
 
 _NARROW = 3.0  # ratio of highest to lowest equity below which 1-2-5 ticks are too few
 
@@ -51,11 +42,11 @@ def _with_styles(accounts: list[pl.DataFrame]) -> list[tuple[pl.DataFrame, _Styl
     members = [rows for rows in accounts if rows["kind"][0] == "policy"]
     baselines = [rows for rows in accounts if rows["kind"][0] == "baseline"]
     ensembles = [rows for rows in accounts if rows["kind"][0] == "ensemble"]
-    colors = [(*palette.LINE_STYLES[i % len(palette.LINE_STYLES)], 1.8) for i in range(len(baselines))]
+    colors = [(*theme.LINE_STYLES[i % len(theme.LINE_STYLES)], 1.8) for i in range(len(baselines))]
     return [
-        *((rows, (palette.SKY, "-", 0.8)) for rows in members),
+        *((rows, (theme.SKY, "-", 0.8)) for rows in members),
         *zip(baselines, colors, strict=True),
-        *((rows, (palette.BLUE, "-", 3.0)) for rows in ensembles),
+        *((rows, (theme.BLUE, "-", 3.0)) for rows in ensembles),
     ]
 
 
@@ -84,7 +75,7 @@ def _shade(wealth: Axes, losses: Axes, curves: pl.DataFrame, report_from: date |
         return
     start, end = float(date2num(max(report_from, first))), float(date2num(last))
     for axes in (wealth, losses):
-        axes.axvspan(start, end, color=palette.LIGHT_GREY, alpha=0.45, zorder=0, linewidth=0)
+        axes.axvspan(start, end, color=theme.LIGHT_GREY, alpha=0.45, zorder=0, linewidth=0)
     wealth.annotate(
         f"reported period, from {report_from.year}",
         xy=(start, 1.0),
@@ -92,7 +83,7 @@ def _shade(wealth: Axes, losses: Axes, curves: pl.DataFrame, report_from: date |
         xytext=(6, -6),
         textcoords="offset points",
         va="top",
-        fontsize=TEXT,
+        fontsize=theme.TEXT,
     )
 
 
@@ -125,4 +116,4 @@ def _key_to_seeds(figure: Figure, curves: pl.DataFrame) -> None:
     if len(members):
         unit = "path" if members.str.contains("/path-").all() else "seed"
         text = f"thin lines: one {unit} each" if len(members) > 1 else f"thin line: one {unit}"
-        figure.text(0.78, 0.37, text, color=palette.ink(palette.SKY), fontsize=TEXT, va="center")
+        figure.text(0.78, 0.37, text, color=theme.ink(theme.SKY), fontsize=theme.TEXT, va="center")

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.dates import date2num
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from nvtrader_pipelines.figures import palette
+from nvtrader_pipelines.figures import theme
 from nvtrader_pipelines.figures.canvas import (
     EndLabel,
     Picture,
@@ -19,10 +19,10 @@ from nvtrader_pipelines.figures.canvas import (
 )
 
 GUARDS = (  # name and color of each, from the top
-    ("drawdown", palette.VERMILION),
-    ("negative_return", palette.ORANGE),
-    ("turnover", palette.PURPLE),
-    ("shutdown", palette.BLACK),
+    ("drawdown", theme.VERMILION),
+    ("negative_return", theme.ORANGE),
+    ("turnover", theme.PURPLE),
+    ("shutdown", theme.BLACK),
 )
 _LEFT, _RIGHT, _TOP, _BOTTOM, _GAP = 0.115, 0.755, 0.88, 0.13, 0.035
 _HEIGHTS = {"gross": 3.0, "financing": 1.2, "guards": 1.8, "scale": 0.9}  # of panels, in parts
@@ -72,13 +72,13 @@ def _draw_gross(axes: Axes, curve: pl.DataFrame, limits: Mapping[str, float]) ->
     before = curve["gross_before_cap"]
     labels = []
     if (before > gross).any():
-        axes.plot(days, before, color=palette.SKY, linewidth=0.8)
-        labels.append(EndLabel(float(before[-1]), f"before the cap, max {before.max():.2f}", palette.SKY))
-    axes.plot(days, gross, color=palette.BLUE, linewidth=0.8)
-    labels.append(EndLabel(float(gross[-1]), f"gross, mean {gross.mean():.2f}", palette.BLUE, bold=True))
+        axes.plot(days, before, color=theme.SKY, linewidth=0.8)
+        labels.append(EndLabel(float(before[-1]), f"before the cap, max {before.max():.2f}", theme.SKY))
+    axes.plot(days, gross, color=theme.BLUE, linewidth=0.8)
+    labels.append(EndLabel(float(gross[-1]), f"gross, mean {gross.mean():.2f}", theme.BLUE, bold=True))
     for name, limit in limits.items():
-        axes.axhline(limit, color=palette.GREY, linestyle="--", linewidth=1.2)
-        labels.append(EndLabel(limit, f"{name} {limit:g}", palette.GREY))
+        axes.axhline(limit, color=theme.GREY, linestyle="--", linewidth=1.2)
+        labels.append(EndLabel(limit, f"{name} {limit:g}", theme.GREY))
     axes.margins(y=0.08)
     axes.set_ylabel("gross at the close")
     axes.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
@@ -87,12 +87,12 @@ def _draw_gross(axes: Axes, curve: pl.DataFrame, limits: Mapping[str, float]) ->
 
 def _draw_financing(axes: Axes, curve: pl.DataFrame) -> list[EndLabel]:
     paid = curve["financing"].cum_sum()
-    axes.plot(date2num(curve["session"].to_numpy()), paid, color=palette.GREEN, linewidth=1.6)
+    axes.plot(date2num(curve["session"].to_numpy()), paid, color=theme.GREEN, linewidth=1.6)
     axes.set_ylim(bottom=0.0)
     axes.set_ylabel("financing,\ncumulative")
     axes.yaxis.set_major_locator(MaxNLocator(4, prune="lower"))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-    return [EndLabel(float(paid[-1]), f"{paid[-1]:.1%} of equity", palette.GREEN)]
+    return [EndLabel(float(paid[-1]), f"{paid[-1]:.1%} of equity", theme.GREEN)]
 
 
 def _draw_guards(axes: Axes, decisions: pl.DataFrame) -> list[EndLabel]:
@@ -110,8 +110,8 @@ def _draw_guards(axes: Axes, decisions: pl.DataFrame) -> list[EndLabel]:
 
 def _draw_scale(axes: Axes, decisions: pl.DataFrame) -> list[EndLabel]:
     scale = decisions["scale"]
-    axes.step(date2num(decisions["session"].to_numpy()), scale, where="post", color=palette.VERMILION, linewidth=1.2)
+    axes.step(date2num(decisions["session"].to_numpy()), scale, where="post", color=theme.VERMILION, linewidth=1.2)
     axes.set_ylim(0.0, 1.08)
     axes.set_ylabel("scale of\nweights")
     axes.set_yticks([0.5, 1.0])
-    return [EndLabel(float(scale[-1]), f"scale, mean {scale.mean():.2f}", palette.VERMILION)]
+    return [EndLabel(float(scale[-1]), f"scale, mean {scale.mean():.2f}", theme.VERMILION)]

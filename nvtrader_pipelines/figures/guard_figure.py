@@ -7,8 +7,8 @@ from matplotlib.dates import date2num
 from matplotlib.ticker import PercentFormatter
 
 from nvtrader_pipelines.evaluation.guard_comparison import GuardSlice
-from nvtrader_pipelines.figures import palette
-from nvtrader_pipelines.figures.canvas import TEXT, Picture, new_figure, panel, set_date_ticks
+from nvtrader_pipelines.figures import theme
+from nvtrader_pipelines.figures.canvas import Picture, new_figure, panel, set_date_ticks
 
 _LEFT, _RIGHT = 0.085, 0.97
 
@@ -26,20 +26,20 @@ def guard_slices_figure(slices: Sequence[GuardSlice], title: str, note: str | No
         np.array([getattr(window, name) for window in slices]) for name in ("guarded_return", "unguarded_return")
     )
     fired = days[[window.telemetry.has_fired for window in slices]]
-    returns.plot(days, unguarded, color=palette.GREY, linestyle="--", linewidth=1.5, label="unguarded")
-    returns.plot(days, guarded, color=palette.BLUE, linewidth=1.8, label="guarded")
+    returns.plot(days, unguarded, color=theme.GREY, linestyle="--", linewidth=1.5, label="unguarded")
+    returns.plot(days, guarded, color=theme.BLUE, linewidth=1.8, label="guarded")
     height = np.full(len(fired), 0.03)  # of the axes
     returns.plot(
         fired,
         height,
         "^",
-        color=palette.VERMILION,
+        color=theme.VERMILION,
         markersize=6,
         label="a guard fired",
         transform=returns.get_xaxis_transform(),
     )
-    returns.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, frameon=False, fontsize=TEXT)
-    differences.bar(days, guarded - unguarded, width=0.7 * float(np.diff(days).min()), color=palette.SKY)
+    returns.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, frameon=False, fontsize=theme.TEXT)
+    differences.bar(days, guarded - unguarded, width=0.7 * float(np.diff(days).min()), color=theme.SKY)
     for axes, name in ((returns, "net return"), (differences, "difference")):
         axes.axhline(0.0, color="black", linewidth=0.8, zorder=1)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

@@ -12,9 +12,8 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, DateFormatte
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, PercentFormatter
 
 from nvtrader_pipelines.components.arrays import FloatArray
-from nvtrader_pipelines.figures import palette
+from nvtrader_pipelines.figures import theme
 from nvtrader_pipelines.figures.canvas import (
-    TEXT,
     EndLabel,
     Picture,
     draw_cells,
@@ -31,7 +30,7 @@ _MAX_FINDINGS = 6
 _DARK = 0.75  # share of the strongest color from which text is white
 _STRONG = 0.05  # change of weight with the strongest color, unless larger ones occur
 _FEW = 5  # sessions up to which each has its own date label
-_LEVELS = {"hard": palette.VERMILION, "soft": palette.ORANGE, "warn": palette.GREY}
+_LEVELS = {"hard": theme.VERMILION, "soft": theme.ORANGE, "warn": theme.GREY}
 _ORDER = list(_LEVELS)
 _LEFT, _RIGHT = 0.10, 0.785  # panels of an account, with room for labels
 
@@ -96,7 +95,7 @@ def account_figure(
     for axes in (wealth, losses, cash):
         axes.tick_params(labelbottom=False)
     label_ends(wealth, labels)
-    label_ends(losses, [EndLabel(-rows["drawdown"][-1], f"now {rows['drawdown'][-1]:.1%}", palette.BLUE)])
+    label_ends(losses, [EndLabel(-rows["drawdown"][-1], f"now {rows['drawdown'][-1]:.1%}", theme.BLUE)])
     return Picture(figure)
 
 
@@ -116,12 +115,12 @@ def _time_axis(axes: Axes, days: FloatArray) -> None:
 def _wealth(axes: Axes, rows: pl.DataFrame) -> EndLabel:
     """Draw the account's line and the shared axis, and return its label."""
     marker = "o" if len(rows) <= _FEW else None  # a line of so few points hardly shows
-    axes.plot(_days(rows), rows["equity"], color=palette.BLUE, linewidth=3.0, marker=marker)
+    axes.plot(_days(rows), rows["equity"], color=theme.BLUE, linewidth=3.0, marker=marker)
     axes.set_ylabel("equity after costs\n(opening = 1)")
     axes.yaxis.set_major_locator(MaxNLocator(5))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}x"))
     axes.margins(y=0.08)
-    return EndLabel(rows["equity"][-1], f"this account  {rows['equity'][-1]:.4g}x", palette.BLUE, bold=True)
+    return EndLabel(rows["equity"][-1], f"this account  {rows['equity'][-1]:.4g}x", theme.BLUE, bold=True)
 
 
 def _references(axes: Axes, rows: pl.DataFrame, references: Mapping[str, pl.DataFrame]) -> list[EndLabel]:
@@ -131,7 +130,7 @@ def _references(axes: Axes, rows: pl.DataFrame, references: Mapping[str, pl.Data
         both = rows.select("session", account="equity").join(curve, on="session").sort("session")
         if both.is_empty():
             continue
-        color, dashes = palette.LINE_STYLES[i % len(palette.LINE_STYLES)]
+        color, dashes = theme.LINE_STYLES[i % len(theme.LINE_STYLES)]
         equity = both["equity"] / both["equity"][0] * both["account"][0]
         axes.plot(_days(both), equity, color=color, linestyle=dashes, linewidth=1.8, zorder=3)
         labels.append(EndLabel(equity[-1], f"{readable(name)}  {equity[-1]:.4g}x", color))
@@ -139,8 +138,8 @@ def _references(axes: Axes, rows: pl.DataFrame, references: Mapping[str, pl.Data
 
 
 def _losses(axes: Axes, rows: pl.DataFrame) -> None:
-    axes.plot(_days(rows), -rows["drawdown"], color=palette.BLUE, linewidth=1.5)
-    axes.fill_between(_days(rows), -rows["drawdown"], color=palette.BLUE, alpha=0.25, linewidth=0)
+    axes.plot(_days(rows), -rows["drawdown"], color=theme.BLUE, linewidth=1.5)
+    axes.fill_between(_days(rows), -rows["drawdown"], color=theme.BLUE, alpha=0.25, linewidth=0)
     axes.set_ylim(-1.1 * max(float(rows["drawdown"].to_numpy().max()), 0.01), 0.0)
     axes.set_ylabel("drawdown")
     axes.yaxis.set_major_locator(MaxNLocator(3))
@@ -149,26 +148,26 @@ def _losses(axes: Axes, rows: pl.DataFrame) -> None:
 
 def _cash(axes: Axes, rows: pl.DataFrame) -> EndLabel:
     weights = rows["cash"].to_numpy()
-    axes.fill_between(_days(rows), weights, step="post", color=palette.OTHERS_GREY, linewidth=0)
+    axes.fill_between(_days(rows), weights, step="post", color=theme.OTHERS_GREY, linewidth=0)
     lowest, highest = min(0.0, float(np.floor(weights.min()))), max(1.0, float(np.ceil(weights.max())))
     axes.set_ylim(lowest, highest)
     axes.set_yticks(sorted({lowest, 0.0, highest}))
     axes.set_ylabel("cash")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
-    return EndLabel(rows["cash"][-1], f"now {rows['cash'][-1]:.1%}", palette.OTHERS_GREY)
+    return EndLabel(rows["cash"][-1], f"now {rows['cash'][-1]:.1%}", theme.OTHERS_GREY)
 
 
 def _trades(axes: Axes, rows: pl.DataFrame) -> EndLabel:
     """Draw one-way turnover as bars; a first purchase larger than later trades is cut off."""
     traded = rows.filter(pl.col("turnover") > 0.0).sort("session")
-    axes.vlines(_days(traded), 0.0, traded["turnover"], color=palette.ORANGE, linewidth=2.0)
+    axes.vlines(_days(traded), 0.0, traded["turnover"], color=theme.ORANGE, linewidth=2.0)
     later = traded["turnover"].to_numpy()[1:] if len(traded) > 1 else traded["turnover"].to_numpy()
     axes.set_ylim(0.0, 1.15 * max(float(later.max(initial=0.0)), 0.01))
     axes.set_ylabel("turnover")
     axes.yaxis.set_major_locator(MaxNLocator(2))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0))
     text = f"traded in {len(traded)} of {len(rows)}\nsessions, {traded['turnover'].sum():.1%} in all"
-    return EndLabel(0.5 * axes.get_ylim()[1], text, palette.ORANGE)
+    return EndLabel(0.5 * axes.get_ylim()[1], text, theme.ORANGE)
 
 
 def stages_figure(target_weights: pl.DataFrame, title: str) -> Picture:
@@ -186,14 +185,14 @@ def stages_figure(target_weights: pl.DataFrame, title: str) -> Picture:
     axes = figure.add_axes((0.13, 0.14, 0.84, 0.64))
     moves = np.diff(shown, axis=1, prepend=shown[:, :1])
     shade = moves / max(float(np.abs(moves).max()), _STRONG)
-    draw_cells(axes, shown, shade, dark=_DARK, grid=(palette.LIGHT_GREY, 1.0))
+    draw_cells(axes, shown, shade, dark=_DARK, grid=(theme.LIGHT_GREY, 1.0))
     heads = ["held", *(name.replace("_", "\n") for name in steps["stage"])]
-    axes.set_xticks(range(len(heads)), heads, fontsize=TEXT - 2, linespacing=1.1)
-    axes.set_yticks(range(len(names)), names, fontsize=TEXT)
+    axes.set_xticks(range(len(heads)), heads, fontsize=theme.TEXT - 2, linespacing=1.1)
+    axes.set_yticks(range(len(names)), names, fontsize=theme.TEXT)
     figure.text(
-        0.13, 0.885, "more than in the column before", color=palette.ink(palette.BLUE), fontsize=TEXT - 1, va="center"
+        0.13, 0.885, "more than in the column before", color=theme.ink(theme.BLUE), fontsize=theme.TEXT - 1, va="center"
     )
-    figure.text(0.36, 0.885, "less", color=palette.ink(palette.VERMILION), fontsize=TEXT - 1, va="center")
+    figure.text(0.36, 0.885, "less", color=theme.ink(theme.VERMILION), fontsize=theme.TEXT - 1, va="center")
     return Picture(figure)
 
 
@@ -221,12 +220,12 @@ def plan_figure(plan: Mapping[str, Any], title: str, note: str | None = None) ->
     held, target = np.array(plan["held_weights"]), np.array(plan["target_weights"])
     _moves(panel(figure, 0.11, 0.15, 0.52, 0.87), plan["symbols"], held, target)
     findings = sorted(json.loads(plan["findings"]), key=lambda finding: _ORDER.index(finding["level"]))
-    figure.text(0.57, 0.86, _count(len(findings)), fontsize=TEXT, fontweight="bold", va="center")
+    figure.text(0.57, 0.86, _count(len(findings)), fontsize=theme.TEXT, fontweight="bold", va="center")
     top = 0.81
     for finding in findings[:_MAX_FINDINGS]:
         level, lines = finding["level"], textwrap.wrap(finding["sentence"], 46, max_lines=3, placeholder=" …")
-        figure.text(0.57, top, level, fontsize=TEXT, fontweight="bold", color=palette.ink(_LEVELS[level]), va="top")
-        figure.text(0.62, top, "\n".join(lines), fontsize=TEXT, va="top", linespacing=1.25)
+        figure.text(0.57, top, level, fontsize=theme.TEXT, fontweight="bold", color=theme.ink(_LEVELS[level]), va="top")
+        figure.text(0.62, top, "\n".join(lines), fontsize=theme.TEXT, va="top", linespacing=1.25)
         top -= 0.034 * len(lines) + 0.02
     return Picture(figure)
 
@@ -244,14 +243,14 @@ def _moves(axes: Axes, symbols: list[str], held: FloatArray, target: FloatArray)
     shown = [i for i in moved.tolist() if held[i] or target[i]][:_MAX_NAMES]
     rows = [*shown, len(symbols) - 1]
     for place, i in enumerate(rows):
-        color = palette.VERMILION if target[i] < held[i] else palette.BLUE
+        color = theme.VERMILION if target[i] < held[i] else theme.BLUE
         axes.plot([held[i], target[i]], [place, place], color=color, linewidth=4.0, alpha=0.5)
-        axes.plot(held[i], place, "o", color="white", markeredgecolor=palette.GREY, markeredgewidth=2, markersize=9)
+        axes.plot(held[i], place, "o", color="white", markeredgecolor=theme.GREY, markeredgewidth=2, markersize=9)
         axes.plot(target[i], place, "o", color=color, markersize=10)
     axes.set_yticks(range(len(rows)), [symbols[i] for i in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
-    axes.grid(visible=True, axis="x", color=palette.LIGHT_GREY, linewidth=0.8)
+    axes.grid(visible=True, axis="x", color=theme.LIGHT_GREY, linewidth=0.8)
     axes.margins(x=0.04)
     axes.autoscale_view(scaley=False)
     axes.xaxis.set_major_locator(MaxNLocator(6))

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.prudex.compass import Compass
 from nvtrader_pipelines.evaluation.prudex.measures import AXES, MEASURES, OF_AXIS, PRIDE, RING
-from nvtrader_pipelines.figures import palette
-from nvtrader_pipelines.figures.canvas import TEXT, Picture, new_figure, readable
+from nvtrader_pipelines.figures import theme
+from nvtrader_pipelines.figures.canvas import Picture, new_figure, readable
 from nvtrader_pipelines.figures.prudex_extremes import extremes_figure
 from nvtrader_pipelines.figures.prudex_holdings import heat_figure, plane_figure
 from nvtrader_pipelines.figures.prudex_palette import experiment_colors, with_hidden
@@ -56,7 +56,9 @@ def compass_figure(table: pl.DataFrame, note: str | None = None) -> Picture:
     for angle, axis in zip(angles, AXES, strict=True):
         name, side = axis.replace("_", "-").capitalize(), _SIDES[round(float(np.sign(np.round(np.sin(angle), 6))))]
         inwards = {"left": "right", "right": "left"}.get(side, side)
-        axes.text(angle, 97.0, name, fontsize=TEXT, fontweight="bold", ha=inwards, va="center", bbox=_PLATE, zorder=2)
+        axes.text(
+            angle, 97.0, name, fontsize=theme.TEXT, fontweight="bold", ha=inwards, va="center", bbox=_PLATE, zorder=2
+        )
     _ring(axes, table, colors)
     _key(figure, table, colors, scores)
     return Picture(figure)
@@ -68,7 +70,7 @@ def pride_star_figure(table: pl.DataFrame, note: str | None = None) -> Picture:
     scores = _scores(table.filter(pl.col("statistic").is_in(list(PRIDE.values()))), "statistic")
     figure = new_figure("PRIDE-Star", with_hidden(table, note))
     angles = _angles(len(PRIDE))
-    figure.text(0.06, 0.905, "scores against 1/N, which is the dashed line at 50", fontsize=TEXT)
+    figure.text(0.06, 0.905, "scores against 1/N, which is the dashed line at 50", fontsize=theme.TEXT)
     columns = min(3, max(len(colors), 1))
     lines = -(-len(colors) // columns)
     for i, (policy, color) in enumerate(colors.items()):
@@ -78,12 +80,18 @@ def pride_star_figure(table: pl.DataFrame, note: str | None = None) -> Picture:
         _web(axes, angles)
         values = [scores[policy][statistic] for statistic in PRIDE.values()]
         _outline(axes, angles, values, color, filled=True)
-        small = TEXT if lines == 1 else TEXT - 3
+        small = theme.TEXT if lines == 1 else theme.TEXT - 3
         for angle, spoke, value in zip(angles, PRIDE, values, strict=True):
             found = "-" if value is None else f"{value:.0f}"
             axes.text(angle, 121.0, f"{spoke}\n{found}", fontsize=small, ha="center", va="center", linespacing=0.9)
         axes.text(
-            0.0, 142.0, readable(policy, 24), fontsize=TEXT, fontweight="bold", color=palette.ink(color), ha="center"
+            0.0,
+            142.0,
+            readable(policy, 24),
+            fontsize=theme.TEXT,
+            fontweight="bold",
+            color=theme.ink(color),
+            ha="center",
         )
     return Picture(figure)
 
@@ -113,10 +121,10 @@ def _web(axes: PolarAxes, angles: NDArray[np.float64]) -> None:
     """Draw spokes and a polygon per level; 50 is 1/N."""
     around = np.append(angles, angles[0])
     for level in _LEVELS:
-        color, dashes, width = (palette.BLACK, "--", 1.6) if level == 50.0 else (palette.LIGHT_GREY, "-", 1.0)
+        color, dashes, width = (theme.BLACK, "--", 1.6) if level == 50.0 else (theme.LIGHT_GREY, "-", 1.0)
         axes.plot(around, np.full(len(around), level), color=color, linestyle=dashes, linewidth=width, zorder=1)
     for angle in angles:
-        axes.plot([angle, angle], [0.0, 100.0], color=palette.LIGHT_GREY, linewidth=0.8, zorder=1)
+        axes.plot([angle, angle], [0.0, 100.0], color=theme.LIGHT_GREY, linewidth=0.8, zorder=1)
 
 
 def _outline(
@@ -145,7 +153,7 @@ def _ring(axes: PolarAxes, table: pl.DataFrame, colors: Mapping[str, str]) -> No
             for j, (policy, color) in enumerate(colors.items()):
                 face = color if (policy, name) in reported else "white"
                 axes.bar(
-                    left + j * strip, _OUTER - _INNER, strip, _INNER, align="edge", color=face, edgecolor=palette.GREY
+                    left + j * strip, _OUTER - _INNER, strip, _INNER, align="edge", color=face, edgecolor=theme.GREY
                 )
             _name(axes, start + (i + 0.5) * width, _NAMES_OF.get(name, name.replace("_", " ")))
         if not measures:
@@ -156,24 +164,24 @@ def _name(axes: PolarAxes, angle: float, text: str) -> None:
     across = float(np.sin(angle))
     side = _SIDES[0 if abs(across) < _ABOVE else round(np.sign(across))]
     level = "center" if side != "center" else "bottom" if np.cos(angle) > 0.0 else "top"
-    axes.text(angle, _NAMES, text, fontsize=TEXT - 2, ha=side, va=level)
+    axes.text(angle, _NAMES, text, fontsize=theme.TEXT - 2, ha=side, va=level)
 
 
 def _key(figure: Figure, table: pl.DataFrame, colors: Mapping[str, str], scores: _Scores) -> None:
     columns = [0.795 + 0.0345 * i for i in range(len(AXES))]
-    figure.text(0.63, 0.86, "score by axis, 50 is 1/N (dashed)", fontsize=TEXT, fontweight="bold")
+    figure.text(0.63, 0.86, "score by axis, 50 is 1/N (dashed)", fontsize=theme.TEXT, fontweight="bold")
     for x, axis in zip(columns, AXES, strict=True):
-        figure.text(x, 0.81, _LETTERS[axis], fontsize=TEXT, ha="right", color=palette.GREY, fontweight="bold")
+        figure.text(x, 0.81, _LETTERS[axis], fontsize=theme.TEXT, ha="right", color=theme.GREY, fontweight="bold")
     meant = [f"{letter} {axis.replace('_', '-')}" for axis, letter in _LETTERS.items()]
     lines = f"{', '.join(meant[:3])},\n{', '.join(meant[3:])}"
-    figure.text(0.63, 0.15, lines, fontsize=TEXT - 2, color=palette.GREY, va="center")
+    figure.text(0.63, 0.15, lines, fontsize=theme.TEXT - 2, color=theme.GREY, va="center")
     ring = table.filter(pl.col("reported"), pl.col("measure").is_in(RING))
     for row, (policy, color) in enumerate(colors.items()):
         y = 0.765 - 0.098 * row
-        mine = {"color": palette.ink(color), "fontsize": TEXT}
+        mine = {"color": theme.ink(color), "fontsize": theme.TEXT}
         n_reported = ring.filter(pl.col("policy") == policy)["measure"].n_unique()
         figure.text(0.63, y, readable(policy, 36), fontweight="bold", **mine)
-        figure.text(0.63, y - 0.042, f"{n_reported} of {len(RING)} measured", fontsize=TEXT - 2, color=palette.GREY)
+        figure.text(0.63, y - 0.042, f"{n_reported} of {len(RING)} measured", fontsize=theme.TEXT - 2, color=theme.GREY)
         for x, axis in zip(columns, AXES, strict=True):
             score = scores[policy][axis]
             figure.text(x, y - 0.042, "-" if score is None else f"{score:.0f}", ha="right", **mine)

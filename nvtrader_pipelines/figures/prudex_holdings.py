@@ -8,13 +8,13 @@ from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 from matplotlib.image import AxesImage
 
 from nvtrader_pipelines.evaluation.prudex.record import ENSEMBLE
-from nvtrader_pipelines.figures import palette
-from nvtrader_pipelines.figures.canvas import TEXT, Picture, new_figure, panel, readable
+from nvtrader_pipelines.figures import theme
+from nvtrader_pipelines.figures.canvas import Picture, new_figure, panel, readable
 from nvtrader_pipelines.figures.prudex_palette import experiment_colors, styles, with_hidden
 
 _MARKERS = ("s", "^", "v", "D", "P", "X", "*")
 _MAX_NAMES, _MAX_PANELS = 25, 3
-_SHADES = LinearSegmentedColormap.from_list("weights", ["#7A4A00", palette.ORANGE, "#FFFFFF", palette.BLUE, "#00253D"])
+_SHADES = LinearSegmentedColormap.from_list("weights", ["#7A4A00", theme.ORANGE, "#FFFFFF", theme.BLUE, "#00253D"])
 
 
 def plane_figure(plane: pl.DataFrame, table: pl.DataFrame, note: str | None = None) -> Picture:
@@ -37,7 +37,13 @@ def plane_figure(plane: pl.DataFrame, table: pl.DataFrame, note: str | None = No
     axes.set_axis_off()
     axes.margins(0.03)
     handles, labels = axes.get_legend_handles_labels()
-    key = {"loc": "upper left", "bbox_to_anchor": (0.765, 0.89), "frameon": False, "fontsize": TEXT, "markerscale": 1.6}
+    key = {
+        "loc": "upper left",
+        "bbox_to_anchor": (0.765, 0.89),
+        "frameon": False,
+        "fontsize": theme.TEXT,
+        "markerscale": 1.6,
+    }
     figure.legend(handles[::-1], labels[::-1], **key)
     return Picture(figure)
 
@@ -69,10 +75,10 @@ def heat_figure(heat: pl.DataFrame, table: pl.DataFrame, note: str | None = None
         axes = panel(figure, 0.075 + i * width, 0.16, 0.075 + (i + 1) * width - 0.015, 0.86)
         image = _cells(axes, ours.filter(pl.col("policy") == policy), names, scale)
         axes.tick_params(labelleft=i == 0)
-        axes.set_title(readable(policy, 26), fontsize=TEXT, color=palette.ink(color), fontweight="bold")
+        axes.set_title(readable(policy, 26), fontsize=theme.TEXT, color=theme.ink(color), fontweight="bold")
     if image is not None:
         bar = figure.colorbar(image, cax=figure.add_axes((0.895, 0.16, 0.015, 0.70)), format="{x:.3g} / N")
-        bar.ax.tick_params(labelsize=TEXT)
+        bar.ax.tick_params(labelsize=theme.TEXT)
     return Picture(figure)
 
 
@@ -86,11 +92,11 @@ def _cells(axes: Axes, rows: pl.DataFrame, names: pl.DataFrame, scale: TwoSlopeN
     )
     cells = wide.select(str(year) for year in years).to_numpy()
     image = axes.imshow(cells, cmap=_SHADES, norm=scale, aspect="auto", interpolation="nearest")
-    axes.set_facecolor(palette.LIGHT_GREY)  # not on record
+    axes.set_facecolor(theme.LIGHT_GREY)  # not on record
     several = names["source"].n_unique() > 1
     labels = [f"{symbol} ({readable(source, 8)})" if several else symbol for source, symbol in names.iter_rows()]
-    axes.set_yticks(range(len(names)), labels, fontsize=TEXT - (5 if several else 3))
+    axes.set_yticks(range(len(names)), labels, fontsize=theme.TEXT - (5 if several else 3))
     every = -(-len(years) // 5)
-    axes.set_xticks(range(0, len(years), every), [str(year) for year in years[::every]], fontsize=TEXT - 2)
+    axes.set_xticks(range(0, len(years), every), [str(year) for year in years[::every]], fontsize=theme.TEXT - 2)
     axes.grid(visible=False)
     return image

@@ -9,10 +9,10 @@ from matplotlib.colors import to_hex
 
 from nvtrader_pipelines.evaluation.prudex.measures import OF_AXIS
 from nvtrader_pipelines.evaluation.prudex.record import BASELINE, ENSEMBLE, REFERENCE
-from nvtrader_pipelines.figures import palette
+from nvtrader_pipelines.figures import theme
 from nvtrader_pipelines.figures.canvas import readable
 
-PALETTE = (palette.BLUE, palette.ORANGE, palette.GREEN, palette.VERMILION, palette.PURPLE, palette.SKY)
+PALETTE = (theme.BLUE, theme.ORANGE, theme.GREEN, theme.VERMILION, theme.PURPLE, theme.SKY)
 _DASHES: tuple[Any, ...] = ("--", ":", "-.", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)))
 _DARKEST, _LIGHTEST = 0.30, 0.72  # greys of baselines
 
@@ -51,8 +51,8 @@ def styles(table: pl.DataFrame) -> list[Style]:
     greys = [to_hex((grey,) * 3) for grey in np.linspace(_DARKEST, _LIGHTEST, len(others))]
     return [
         *(Style(name, ENSEMBLE, color, "-", color) for name, color in experiment_colors(table).items()),
-        *(Style(name, BASELINE, palette.BLACK, "--", palette.BLACK) for name in baselines if name == REFERENCE),
-        *(Style(name, BASELINE, palette.GREY, *how) for name, *how in zip(others, _DASHES, greys, strict=False)),
+        *(Style(name, BASELINE, theme.BLACK, "--", theme.BLACK) for name in baselines if name == REFERENCE),
+        *(Style(name, BASELINE, theme.GREY, *how) for name, *how in zip(others, _DASHES, greys, strict=False)),
     ]
 
 

@@ -9,11 +9,11 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nvtrader_pipelines.evaluation.prudex.measures import RANKED
 from nvtrader_pipelines.evaluation.prudex.record import ENSEMBLE, REFERENCE
-from nvtrader_pipelines.figures import palette
-from nvtrader_pipelines.figures.canvas import TEXT, Picture, new_figure, panel
+from nvtrader_pipelines.figures import theme
+from nvtrader_pipelines.figures.canvas import Picture, new_figure, panel
 from nvtrader_pipelines.figures.prudex_palette import Style, styles, with_hidden
 
-_KEY = {"loc": "upper left", "bbox_to_anchor": (0.765, 0.89), "frameon": False, "fontsize": TEXT}
+_KEY = {"loc": "upper left", "bbox_to_anchor": (0.765, 0.89), "frameon": False, "fontsize": theme.TEXT}
 _GAP_POINTS = 12.0  # total width of the gaps between a panel's bars
 _RANKED_BY = {
     "total_return": "total return",
@@ -41,8 +41,8 @@ def profile_figure(profiles: pl.DataFrame, table: pl.DataFrame, note: str | None
         axes.step(tau, mine["share"], where="post", **line)
         if own and not mine["low"].has_nulls():
             axes.fill_between(tau, mine["low"], mine["high"], step="post", color=style.color, alpha=0.15, linewidth=0)
-    axes.axvline(50.0, color=palette.BLACK, linestyle="--", linewidth=1.6)
-    axes.annotate("1/N", (50.0, 1.0), xytext=(6, -2), textcoords="offset points", fontsize=TEXT, va="top")
+    axes.axvline(50.0, color=theme.BLACK, linestyle="--", linewidth=1.6)
+    axes.annotate("1/N", (50.0, 1.0), xytext=(6, -2), textcoords="offset points", fontsize=theme.TEXT, va="top")
     axes.set_xlim(0.0, 100.0)
     axes.set_ylim(0.0, 1.02)
     axes.set_xlabel("score τ of a run: 50 is 1/N in the same test window")
@@ -70,16 +70,16 @@ def rank_figure(ranks: pl.DataFrame, table: pl.DataFrame, note: str | None = Non
         left = 0.085 + i * width
         axes = panel(figure, left, 0.21, left + width - 0.02, 0.83)
         _stack(axes, ranks.filter(pl.col("statistic") == statistic), drawn)
-        axes.set_title(_RANKED_BY[statistic], fontsize=TEXT)
+        axes.set_title(_RANKED_BY[statistic], fontsize=theme.TEXT)
         axes.tick_params(labelleft=i == 0)
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
     figure.axes[0].set_ylabel("share of draws")
-    figure.text(0.085 + 0.33, 0.12, "rank, 1 is best", fontsize=TEXT, ha="center")
+    figure.text(0.085 + 0.33, 0.12, "rank, 1 is best", fontsize=theme.TEXT, ha="center")
     patches = [Patch(facecolor=curve.shade, label=curve.label) for curve in drawn]
     others = set(ranks.select("policy", "kind").unique().iter_rows()) - {(curve.policy, curve.kind) for curve in drawn}
     if others:
-        patches.append(Patch(facecolor=palette.LIGHT_GREY, label=f"{len(others)} others"))
+        patches.append(Patch(facecolor=theme.LIGHT_GREY, label=f"{len(others)} others"))
     figure.legend(handles=patches, **_KEY)
     return Picture(figure)
 
@@ -95,7 +95,7 @@ def _stack(axes: Axes, ranks: pl.DataFrame, drawn: list[Style]) -> None:
         row[: len(mine)] = mine["share"]
     shares[-1] = 1.0 - shares.sum(axis=0)
     edges = np.arange(n_ranks + 1) + 0.5
-    colors = [*(style.shade for style in drawn), palette.LIGHT_GREY]
+    colors = [*(style.shade for style in drawn), theme.LIGHT_GREY]
     axes.stackplot(edges, np.pad(shares, ((0, 0), (0, 1)), "edge"), step="post", colors=colors)
     axes.vlines(edges, 0.0, 1.0, color="white", linewidth=_GAP_POINTS / n_ranks)
     axes.set_ylim(0.0, 1.0)

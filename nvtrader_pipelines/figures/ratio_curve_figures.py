@@ -8,8 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.figures import palette
-from nvtrader_pipelines.figures.canvas import TEXT, Picture, new_figure, panel, readable
+from nvtrader_pipelines.figures import theme
+from nvtrader_pipelines.figures.canvas import Picture, new_figure, panel, readable
 
 _MAX_LABELS = 10
 _ENOUGH = 0.95  # deflated Sharpe ratio from which a result counts as more than luck
@@ -65,10 +65,10 @@ def _draw_trials(panels: Sequence[Axes], trials: pl.DataFrame) -> None:
     size = 36 if len(trials) <= 100 else 14
     for axes, heights in zip(panels, columns, strict=True):
         axes.scatter(
-            trials["place"].to_numpy(), heights.to_numpy(), s=size, color=palette.PURPLE, alpha=0.5, linewidths=0.0
+            trials["place"].to_numpy(), heights.to_numpy(), s=size, color=theme.PURPLE, alpha=0.5, linewidths=0.0
         )
     if len(trials):
-        style = {"color": palette.ink(palette.PURPLE), "fontsize": TEXT, "transform": panels[0].transAxes}
+        style = {"color": theme.ink(theme.PURPLE), "fontsize": theme.TEXT, "transform": panels[0].transAxes}
         panels[0].text(0.0, 1.04, "search trial, on its validation", **style)
 
 
@@ -76,10 +76,10 @@ def _draw_ratios(axes: Axes, runs: pl.DataFrame) -> None:
     order, sharpe = runs["place"].to_numpy(), runs["sharpe"].to_numpy()
     is_ranked = runs["rank"].is_not_null()
     best = runs.select(pl.when(is_ranked).then("sharpe").cum_max().forward_fill()).to_series().to_numpy()
-    axes.step(order, best, where="post", color=palette.ORANGE, linewidth=2.5, zorder=2)
-    axes.vlines(order, runs["sharpe_low"].to_numpy(), runs["sharpe_high"].to_numpy(), color=palette.GREY, linewidth=1.8)
-    colors = [palette.BLUE if ranked else "white" for ranked in is_ranked]
-    edges = [palette.BLUE if ranked else palette.GREY for ranked in is_ranked]
+    axes.step(order, best, where="post", color=theme.ORANGE, linewidth=2.5, zorder=2)
+    axes.vlines(order, runs["sharpe_low"].to_numpy(), runs["sharpe_high"].to_numpy(), color=theme.GREY, linewidth=1.8)
+    colors = [theme.BLUE if ranked else "white" for ranked in is_ranked]
+    edges = [theme.BLUE if ranked else theme.GREY for ranked in is_ranked]
     axes.scatter(order, sharpe, s=80, color=colors, edgecolors=edges, linewidths=2.0, zorder=3)
     axes.axhline(0.0, color="black", linewidth=0.8)
     for number in range(len(runs)) if len(runs) <= 2 * _MAX_LABELS else ():
@@ -88,38 +88,44 @@ def _draw_ratios(axes: Axes, runs: pl.DataFrame) -> None:
             (order[number], sharpe[number]),
             xytext=(7, 5),
             textcoords="offset points",
-            fontsize=TEXT,
+            fontsize=theme.TEXT,
             va="bottom",
             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
         )
     axes.text(
-        1.0, 1.04, "best so far", color=palette.ink(palette.ORANGE), fontsize=TEXT, ha="right", transform=axes.transAxes
+        1.0,
+        1.04,
+        "best so far",
+        color=theme.ink(theme.ORANGE),
+        fontsize=theme.TEXT,
+        ha="right",
+        transform=axes.transAxes,
     )
-    axes.text(0.87, 1.04, "run, with rank", color=palette.BLUE, fontsize=TEXT, ha="right", transform=axes.transAxes)
+    axes.text(0.87, 1.04, "run, with rank", color=theme.BLUE, fontsize=theme.TEXT, ha="right", transform=axes.transAxes)
 
 
 def _draw_worth(axes: Axes, runs: pl.DataFrame) -> None:
     """Draw deflated Sharpe and information ratios, as of the end of each run."""
     order = runs["place"].to_numpy()
     for name, color, marker in (
-        ("deflated_sharpe", palette.SKY, "o"),
-        ("deflated_information_ratio", palette.GREEN, "D"),
+        ("deflated_sharpe", theme.SKY, "o"),
+        ("deflated_information_ratio", theme.GREEN, "D"),
     ):
         axes.scatter(order, runs[name].to_numpy(), s=60, color=color, marker=marker, zorder=3)
     axes.axhline(_ENOUGH, color="black", linewidth=0.8, linestyle="--")
     axes.set_ylim(0.0, 1.1)
     axes.set_yticks([0.0, 0.5, _ENOUGH], ["0", "0.5", f"{_ENOUGH:g}"])
     keys = (
-        (0.0, "deflated, among all results by then: Sharpe ratio", palette.GREY),
-        (0.46, "of net returns", palette.ink(palette.SKY)),
+        (0.0, "deflated, among all results by then: Sharpe ratio", theme.GREY),
+        (0.46, "of net returns", theme.ink(theme.SKY)),
     )
-    for left, text, color in (*keys, (0.62, "information ratio, best baseline", palette.GREEN)):
-        axes.text(left, 1.06, text, color=color, fontsize=TEXT, transform=axes.transAxes)
+    for left, text, color in (*keys, (0.62, "information ratio, best baseline", theme.GREEN)):
+        axes.text(left, 1.06, text, color=color, fontsize=theme.TEXT, transform=axes.transAxes)
 
 
 def _draw_losses(axes: Axes, runs: pl.DataFrame) -> None:
     width = min(0.5, 0.06 * len(runs))
-    axes.bar(runs["place"].to_numpy(), -runs["max_drawdown"].to_numpy(), width=width, color=palette.VERMILION)
+    axes.bar(runs["place"].to_numpy(), -runs["max_drawdown"].to_numpy(), width=width, color=theme.VERMILION)
     axes.yaxis.set_major_locator(MaxNLocator(3))
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.set_ylim(top=0.0)
@@ -139,5 +145,5 @@ def _label_times(panels: Sequence[Axes], shown: pl.DataFrame) -> None:
     ]
     for axes in panels:
         axes.set_xlim(left, right)
-        axes.set_xticks([shown["place"][i] for i in labeled], names, fontsize=TEXT - 2)
+        axes.set_xticks([shown["place"][i] for i in labeled], names, fontsize=theme.TEXT - 2)
         axes.tick_params(labelbottom=axes is panels[-1])

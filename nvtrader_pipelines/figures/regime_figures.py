@@ -10,22 +10,22 @@ from matplotlib.ticker import FuncFormatter, Locator, LogLocator, MaxNLocator, N
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.evaluation.regime_evaluation import ALL
-from nvtrader_pipelines.figures import palette
-from nvtrader_pipelines.figures.canvas import TEXT, Picture, new_figure, panel, readable
+from nvtrader_pipelines.figures import theme
+from nvtrader_pipelines.figures.canvas import Picture, new_figure, panel, readable
 from nvtrader_pipelines.market.calendar import Calendars
 
 HINDSIGHT = "Regimes are labeled with hindsight: they show where a policy earned, but no policy could have known them."
 RANKS = "Labeled with hindsight: no policy could have known them. Names rank slopes: in a rising market sideways rises."
 _COLORS = {
-    "strong_down": palette.VERMILION,
-    "down": palette.VERMILION,
-    "weak_down": palette.ORANGE,
-    "sideways": palette.OTHERS_GREY,
-    "weak_up": palette.SKY,
-    "up": palette.BLUE,
-    "strong_up": palette.BLUE,
+    "strong_down": theme.VERMILION,
+    "down": theme.VERMILION,
+    "weak_down": theme.ORANGE,
+    "sideways": theme.OTHERS_GREY,
+    "weak_up": theme.SKY,
+    "up": theme.BLUE,
+    "strong_up": theme.BLUE,
 }
-_BAR_COLORS = (palette.BLUE, palette.ORANGE, palette.GREEN)
+_BAR_COLORS = (theme.BLUE, theme.ORANGE, theme.GREEN)
 _NEWEST_YEARS = 3  # in the lower panel, at most a third of the history
 _WIDE = 5.0  # ratio of highest to lowest level from which 1-2-5 ticks suffice
 _GROUP = 0.8  # share of a regime's width taken by bars
@@ -77,8 +77,8 @@ def regime_evaluation_figure(evaluation: pl.DataFrame, title: str, note: str | N
             0.095 + 0.29 * k,
             0.885,
             f"■ {readable(name, 20)}",
-            color=palette.ink(_BAR_COLORS[k]),
-            fontsize=TEXT,
+            color=theme.ink(_BAR_COLORS[k]),
+            fontsize=theme.TEXT,
             va="center",
         )
     _finish_bars(ratios, growth, evaluation.filter(pl.col("policy") == accounts[0]))
@@ -115,11 +115,11 @@ def _key_to_regimes(figure: Figure, ordered: pl.DataFrame, periods_per_year: int
     for k, (regime, count, n_segments, mean, _) in enumerate(entries.iter_rows()):
         top = 0.84 - 0.17 * k
         figure.text(
-            0.77, top, f"■ {readable(regime)}", color=palette.ink(_COLORS[regime]), fontsize=TEXT, fontweight="bold"
+            0.77, top, f"■ {readable(regime)}", color=theme.ink(_COLORS[regime]), fontsize=theme.TEXT, fontweight="bold"
         )
         yearly = f"mean {periods_per_year * mean:+.0%} per year"
         text = f"{count / len(ordered):.0%} of sessions\n{n_segments} segments\n{yearly}"
-        figure.text(0.785, top - 0.015, text, fontsize=TEXT, color=palette.GREY, va="top", linespacing=1.25)
+        figure.text(0.785, top - 0.015, text, fontsize=theme.TEXT, color=theme.GREY, va="top", linespacing=1.25)
 
 
 def _accounts(evaluation: pl.DataFrame) -> list[str]:

@@ -3,7 +3,7 @@
 import polars as pl
 from matplotlib.dates import date2num
 
-from nvtrader_pipelines.figures import palette
+from nvtrader_pipelines.figures import theme
 from nvtrader_pipelines.figures.canvas import EndLabel, Picture, label_ends, new_figure, panel, readable, select_account
 
 _LONGEST = 21  # letters of a term's name
@@ -26,7 +26,7 @@ def reward_terms_figure(decomposition: pl.DataFrame, title: str, note: str | Non
     total = mine.group_by("session").agg(pl.col("contribution").sum())
     for i, rows in enumerate([*terms, total]):
         is_total = i == len(terms)
-        color, dashes = (palette.BLUE, "-") if is_total else palette.LINE_STYLES[i % len(palette.LINE_STYLES)]
+        color, dashes = (theme.BLUE, "-") if is_total else theme.LINE_STYLES[i % len(theme.LINE_STYLES)]
         ordered = rows.sort("session")
         summed = ordered["contribution"].cum_sum()
         sessions = date2num(ordered["session"].to_numpy())

@@ -3,15 +3,15 @@
 import polars as pl
 from matplotlib.axes import Axes
 
-from nvtrader_pipelines.figures import palette
-from nvtrader_pipelines.figures.canvas import TEXT, Picture, new_figure, panel, readable
+from nvtrader_pipelines.figures import theme
+from nvtrader_pipelines.figures.canvas import Picture, new_figure, panel, readable
 
 KINDS = {
-    "run": (palette.BLUE, "run of this home"),
-    "sb3": (palette.PURPLE, "trained elsewhere"),
-    "weights": (palette.GREEN, "weights file"),
+    "run": (theme.BLUE, "run of this home"),
+    "sb3": (theme.PURPLE, "trained elsewhere"),
+    "weights": (theme.GREEN, "weights file"),
 }
-BASELINE = (palette.GREY, "baseline")
+BASELINE = (theme.GREY, "baseline")
 _MAX_ROWS = 14
 _COLUMNS = (("info. ratio", 0.72), ("deflated", 0.85), ("drawdown", 0.96))
 
@@ -30,7 +30,7 @@ def scoreboard_figure(board: pl.DataFrame, note: str | None = None) -> Picture:
     market = f"{rows['source'][0]} ({rows['calendar'][0]})"
     title = f"Net Sharpe ratio on {market}, {first:%Y-%m-%d} to {last:%Y-%m-%d}"
     figure = new_figure(title, note)
-    figure.text(0.06, 0.085, _explanation(len(board)), fontsize=TEXT - 2, color=palette.GREY, va="bottom")
+    figure.text(0.06, 0.085, _explanation(len(board)), fontsize=theme.TEXT - 2, color=theme.GREY, va="bottom")
     axes = panel(figure, 0.22, 0.245, 0.64, 0.85)
     _draw(axes, rows)
     _numbers(axes, rows)
@@ -38,7 +38,7 @@ def scoreboard_figure(board: pl.DataFrame, note: str | None = None) -> Picture:
     left = 0.06
     for color, words in (*KINDS.values(), BASELINE):
         if (color, words) in legend:
-            figure.text(left, 0.905, words, color=palette.ink(color), fontsize=TEXT, va="center")
+            figure.text(left, 0.905, words, color=theme.ink(color), fontsize=theme.TEXT, va="center")
             left += 0.025 + 0.0085 * len(words)
     return Picture(figure)
 
@@ -59,14 +59,14 @@ def _draw(axes: Axes, rows: pl.DataFrame) -> None:
         color = KINDS.get(row["kind"], BASELINE)[0]
         axes.plot([row["sharpe_low"], row["sharpe_high"]], [place, place], color=color, linewidth=5, alpha=0.4)
         axes.plot(
-            row["openings"] or [], [place] * len(row["openings"] or []), "|", color=palette.ink(color), markersize=16
+            row["openings"] or [], [place] * len(row["openings"] or []), "|", color=theme.ink(color), markersize=16
         )
         axes.plot(row["sharpe"], place, "o", color=color, markersize=11)
     axes.set_yticks(
         range(len(rows)), [f"{row[0]}. {readable(row[1], 20)}" for row in rows.select("rank", "entrant").rows()]
     )
     for label, kind in zip(axes.get_yticklabels(), rows["kind"], strict=True):
-        label.set_color(palette.ink(KINDS.get(kind, BASELINE)[0]))
+        label.set_color(theme.ink(KINDS.get(kind, BASELINE)[0]))
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.margins(x=0.05)
     axes.autoscale_view(scaley=False)
@@ -79,7 +79,7 @@ def _numbers(axes: Axes, rows: pl.DataFrame) -> None:
     assert figure is not None
     top = axes.get_position()
     for words, left in _COLUMNS:
-        figure.text(left, top.y1 + 0.02, words, fontsize=TEXT, color=palette.GREY, ha="right", va="center")
+        figure.text(left, top.y1 + 0.02, words, fontsize=theme.TEXT, color=theme.GREY, ha="right", va="center")
     for place, row in enumerate(rows.iter_rows(named=True)):
         height = top.y1 - (place + 0.5) / len(rows) * top.height
         ratio, deflated = row["information_ratio"], row["deflated_information_ratio"]
@@ -89,4 +89,4 @@ def _numbers(axes: Axes, rows: pl.DataFrame) -> None:
             f"{row['max_drawdown']:.0%}",
         )
         for (_, left), text in zip(_COLUMNS, texts, strict=True):
-            figure.text(left, height, text, fontsize=TEXT, ha="right", va="center")
+            figure.text(left, height, text, fontsize=theme.TEXT, ha="right", va="center")

@@ -7,8 +7,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from nvtrader_pipelines.figures import palette
-from nvtrader_pipelines.figures.canvas import TEXT, EndLabel, Picture, label_ends, new_figure, panel
+from nvtrader_pipelines.figures import theme
+from nvtrader_pipelines.figures.canvas import EndLabel, Picture, label_ends, new_figure, panel
 
 _BASE_LABEL, _LUCK_LABEL, _KEPT_LABEL = "base", "luck bar", "kept so far"
 _BOTTOM = 0.025  # of the axes, where trials without a result are marked
@@ -36,17 +36,19 @@ def search_figure(points: Sequence[SearchPoint], base: float, title: str, note: 
     """
     figure = new_figure(title, note)
     axes = panel(figure, 0.085, 0.16, 0.82, 0.84)
-    axes.axhline(base, color=palette.BLACK, linewidth=1.4)
+    axes.axhline(base, color=theme.BLACK, linewidth=1.4)
     axes.set_xlim(0.5, max(len(points), 1) + 0.5)
-    _draw_steps(axes, [point.kept for point in points], palette.BLUE, "-")
-    _draw_steps(axes, [point.luck for point in points], palette.VERMILION, "--")
+    _draw_steps(axes, [point.kept for point in points], theme.BLUE, "-")
+    _draw_steps(axes, [point.luck for point in points], theme.VERMILION, "--")
     _draw_points(axes, points)
     axes.margins(y=0.1)
     axes.set_xlabel("trial")
     axes.set_ylabel("Sharpe ratio on validation, net of costs")
     axes.xaxis.set_major_locator(MaxNLocator(12, integer=True, min_n_ticks=1, steps=[1, 2, 5, 10]))
     if points:
-        axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, frameon=False, fontsize=TEXT, borderpad=0.0)
+        axes.legend(
+            loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=3, frameon=False, fontsize=theme.TEXT, borderpad=0.0
+        )
     label_ends(axes, _end_labels(points, base))
     return Picture(figure)
 
@@ -57,7 +59,7 @@ def importance_figure(importances: Mapping[str, float], title: str, note: str | 
     axes = panel(figure, 0.17, 0.16, 0.96, 0.88)
     names, shares = list(importances), list(importances.values())
     axes.bar_label(
-        axes.barh(names, shares, color=palette.BLUE), [f"{share:.0%}" for share in shares], padding=6, fontsize=TEXT
+        axes.barh(names, shares, color=theme.BLUE), [f"{share:.0%}" for share in shares], padding=6, fontsize=theme.TEXT
     )
     axes.invert_yaxis()
     axes.margins(x=0.1)
@@ -79,12 +81,12 @@ def _draw_points(axes: Axes, points: Sequence[SearchPoint]) -> None:
     without = [(point.trial, _BOTTOM) for point in points if point.sharpe is None]
     size = 60 if len(points) <= 100 else 22
     if others:
-        axes.scatter(*zip(*others, strict=True), s=size, color=palette.SKY, label="trial", zorder=3)
+        axes.scatter(*zip(*others, strict=True), s=size, color=theme.SKY, label="trial", zorder=3)
     if kept:
         axes.scatter(
             *zip(*kept, strict=True),
             s=2.4 * size,
-            color=palette.BLUE,
+            color=theme.BLUE,
             marker="D",
             edgecolors="white",
             label="kept",
@@ -94,7 +96,7 @@ def _draw_points(axes: Axes, points: Sequence[SearchPoint]) -> None:
         axes.scatter(
             *zip(*without, strict=True),
             s=size,
-            color=palette.OTHERS_GREY,
+            color=theme.OTHERS_GREY,
             marker="x",
             linewidths=2.0,
             label="without a result: pruned, infeasible or failed",
@@ -106,9 +108,9 @@ def _draw_points(axes: Axes, points: Sequence[SearchPoint]) -> None:
 def _end_labels(points: Sequence[SearchPoint], base: float) -> list[EndLabel]:
     last = points[-1] if points else SearchPoint(0, None)
     lines = [
-        (last.kept, _KEPT_LABEL, palette.BLUE),
-        (last.luck, _LUCK_LABEL, palette.VERMILION),
-        (base, _BASE_LABEL, palette.BLACK),
+        (last.kept, _KEPT_LABEL, theme.BLUE),
+        (last.luck, _LUCK_LABEL, theme.VERMILION),
+        (base, _BASE_LABEL, theme.BLACK),
     ]
     return [
         EndLabel(value, f"{name}  {value:.2f}", color, bold=name == _KEPT_LABEL)

@@ -4,8 +4,8 @@ import polars as pl
 from matplotlib.ticker import PercentFormatter
 
 from nvtrader_pipelines.evaluation.session_windows import window_distribution
-from nvtrader_pipelines.figures import palette
-from nvtrader_pipelines.figures.canvas import TEXT, Picture, new_figure, panel, readable
+from nvtrader_pipelines.figures import theme
+from nvtrader_pipelines.figures.canvas import Picture, new_figure, panel, readable
 
 _TOP, _ROW, _BOTTOM = 0.75, 0.8, 1.6  # inches
 
@@ -27,14 +27,14 @@ def session_windows_figure(windows: pl.DataFrame, title: str, note: str | None =
         medianprops={"color": "black", "linewidth": 2.5},
     )
     for position, box in enumerate(boxes["boxes"]):
-        box.set_facecolor(palette.LIGHT_GREY if position else palette.SKY)
+        box.set_facecolor(theme.LIGHT_GREY if position else theme.SKY)
     for position, median in enumerate(distribution["median"], 1):
         axes.annotate(
-            f"{median:+.1%}", (median, position - 0.28), ha="center", va="bottom", fontsize=TEXT, color=palette.BLUE
+            f"{median:+.1%}", (median, position - 0.28), ha="center", va="bottom", fontsize=theme.TEXT, color=theme.BLUE
         )
     axes.invert_yaxis()
     axes.grid(visible=False, axis="y")
-    axes.grid(visible=True, axis="x", color=palette.LIGHT_GREY, linewidth=0.8)
+    axes.grid(visible=True, axis="x", color=theme.LIGHT_GREY, linewidth=0.8)
     axes.axvline(0.0, color="black", linewidth=0.8, zorder=0)
     axes.margins(x=0.03)
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

@@ -7,7 +7,8 @@ import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.evaluation.stress.verdict import FIVE_PERCENT, VALUE
-from nvtrader_pipelines.figures.canvas import TEXT, Picture, draw_cells, new_figure, pivot_cells, readable
+from nvtrader_pipelines.figures import theme
+from nvtrader_pipelines.figures.canvas import Picture, draw_cells, new_figure, pivot_cells, readable
 
 Measure = Literal["total_return", "max_drawdown"]
 MEANING: dict[Measure, str] = {
@@ -40,9 +41,9 @@ def stress_figure(
     shade = sign * cells / max(float(np.nanmax(np.abs(cells), initial=0.0)), 1e-9)
     draw_cells(axes, cells, shade, dark=_DARK, grid=("white", 2.0))
     axes.set_xticks(
-        range(len(scenarios)), [_scenario(*row) for row in scenarios.rows()], fontsize=TEXT - 4, linespacing=1.1
+        range(len(scenarios)), [_scenario(*row) for row in scenarios.rows()], fontsize=theme.TEXT - 4, linespacing=1.1
     )
-    axes.set_yticks(range(len(accounts)), [_account(*row) for row in accounts.rows()], fontsize=TEXT)
+    axes.set_yticks(range(len(accounts)), [_account(*row) for row in accounts.rows()], fontsize=theme.TEXT)
     for label, kind in zip(axes.get_yticklabels(), accounts["kind"], strict=True):
         label.set_fontweight("bold" if kind == "ensemble" else "normal")
     return Picture(figure)

@@ -12,9 +12,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nvtrader_pipelines.evaluation.rolling import ROLLING_SESSIONS
 from nvtrader_pipelines.evaluation.tear_sheet import TearSheet
-from nvtrader_pipelines.figures import palette
+from nvtrader_pipelines.figures import theme
 from nvtrader_pipelines.figures.canvas import (
-    TEXT,
     EndLabel,
     Picture,
     draw_cells,
@@ -33,10 +32,10 @@ _LEFT, _RIGHT = 0.115, 0.80
 _TOP, _BOTTOM = 0.75, 1.3  # inches for title and note
 _EQUITY, _ROLLING, _GAP, _HEAD, _ROW = 2.6, 1.25, 0.35, 0.75, 0.33  # inches
 _PANELS: tuple[tuple[str, str, str, Callable[[float], str]], ...] = (
-    ("sharpe", "rolling\nSharpe ratio", palette.BLUE, "{:.2f}".format),
-    ("volatility", "rolling\nvolatility", palette.VERMILION, "{:.1%}".format),
-    ("exposure", "exposure", palette.GREEN, "{:.0%}".format),
-    ("turnover", "rolling\nturnover", palette.ORANGE, "{:.1f}".format),
+    ("sharpe", "rolling\nSharpe ratio", theme.BLUE, "{:.2f}".format),
+    ("volatility", "rolling\nvolatility", theme.VERMILION, "{:.1%}".format),
+    ("exposure", "exposure", theme.GREEN, "{:.0%}".format),
+    ("turnover", "rolling\nturnover", theme.ORANGE, "{:.1f}".format),
 )
 _IN_PERCENT = {"volatility", "exposure"}
 _DRAWDOWN_COLUMNS = (
@@ -89,7 +88,7 @@ def _draw_rolling(figure: Figure, rolling: pl.DataFrame, top: float, height: flo
         else:
             missing = f"fewer than {ROLLING_SESSIONS} sessions"
             axes.set_yticks([])
-            axes.text(0.5, 0.5, missing, transform=axes.transAxes, ha="center", fontsize=TEXT, color=palette.GREY)
+            axes.text(0.5, 0.5, missing, transform=axes.transAxes, ha="center", fontsize=theme.TEXT, color=theme.GREY)
         top -= _ROLLING + _GAP
     return top
 
@@ -98,22 +97,22 @@ def _draw_equity(axes: Axes, sheet: TearSheet) -> None:
     """Draw equity with the worst drawdowns shaded and numbered."""
     rows = sheet.by_session
     days = date2num(rows["session"].to_numpy())
-    axes.plot(days, rows["equity"], color=palette.BLUE, linewidth=2.0)
+    axes.plot(days, rows["equity"], color=theme.BLUE, linewidth=2.0)
     finish_equity(axes)
     axes.tick_params(labelbottom=False)
     for i, (start, recovery) in enumerate(sheet.drawdowns.select("start", "recovery").iter_rows(), 1):
         left, right = (float(date2num(day)) for day in (start, recovery or rows["session"][-1]))
-        axes.axvspan(left, right, color=palette.LIGHT_GREY, alpha=0.8, zorder=0, linewidth=0)
+        axes.axvspan(left, right, color=theme.LIGHT_GREY, alpha=0.8, zorder=0, linewidth=0)
         axes.annotate(
             str(i),
             (0.5 * (left + right), 0.97),
             xycoords=("data", "axes fraction"),
             ha="center",
             va="top",
-            fontsize=TEXT,
+            fontsize=theme.TEXT,
         )
     last = float(rows["equity"][-1])
-    label_ends(axes, [EndLabel(last, f"{last:.3g}x", palette.BLUE, bold=True)])
+    label_ends(axes, [EndLabel(last, f"{last:.3g}x", theme.BLUE, bold=True)])
 
 
 def _draw_months(figure: Figure, axes: Axes, sheet: TearSheet) -> None:
@@ -123,8 +122,8 @@ def _draw_months(figure: Figure, axes: Axes, sheet: TearSheet) -> None:
     cells = np.column_stack([months, sheet.yearly["return"].to_numpy()])
     scale = np.array([STRONG_MONTH] * len(MONTHS) + [STRONG_YEAR])
     draw_cells(axes, cells, np.clip(cells / scale, -1.0, 1.0), dark=_DARK, grid=("white", 2.0), unknown="")
-    axes.set_xticks(range(len(MONTHS) + 1), [*MONTHS, "year"], fontsize=TEXT)
-    axes.set_yticks(range(len(years)), [str(year) for year in years], fontsize=TEXT)
+    axes.set_xticks(range(len(MONTHS) + 1), [*MONTHS, "year"], fontsize=theme.TEXT)
+    axes.set_yticks(range(len(years)), [str(year) for year in years], fontsize=theme.TEXT)
     axes.axvline(len(MONTHS) - 0.5, color="black", linewidth=1.2)
     top = axes.get_position().y1 + 0.5 / figure.get_figheight()
     _head(figure, "Returns by month and year, in percent, net of costs", top)
@@ -143,8 +142,10 @@ def _draw_drawdowns(figure: Figure, drawdowns: pl.DataFrame, top: float, height:
         for (_, left), cell in zip(_DRAWDOWN_COLUMNS, cells, strict=True):
             x = _LEFT + left * (0.97 - _LEFT)
             y = (top - 0.45 - _ROW * k) / height
-            figure.text(x, y, cell, fontsize=TEXT, color=palette.GREY if k == 0 else "black", ha="right", va="center")
+            figure.text(
+                x, y, cell, fontsize=theme.TEXT, color=theme.GREY if k == 0 else "black", ha="right", va="center"
+            )
 
 
 def _head(figure: Figure, words: str, height: float) -> None:
-    figure.text(_LEFT, height, words, fontsize=TEXT + 2, fontweight="bold", va="center")
+    figure.text(_LEFT, height, words, fontsize=theme.TEXT + 2, fontweight="bold", va="center")

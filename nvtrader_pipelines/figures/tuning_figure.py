@@ -7,8 +7,8 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
-from nvtrader_pipelines.figures import palette
-from nvtrader_pipelines.figures.canvas import TEXT, EndLabel, Picture, label_ends, new_figure, panel
+from nvtrader_pipelines.figures import theme
+from nvtrader_pipelines.figures.canvas import EndLabel, Picture, label_ends, new_figure, panel
 from nvtrader_pipelines.preferences.holdout_auc import CalibrationBin, HoldoutAuc
 
 _DASHES = {"train": "-", "stop": "--"}
@@ -37,7 +37,7 @@ def tuning_figure(epochs: pl.DataFrame, auc: HoldoutAuc, calibration: Sequence[C
     figure = new_figure(title, _NOTE.format(pairs=auc.n_pairs, decisions=auc.n_decisions))
     has_stop = "stop" in epochs["split"]
     key = "solid: training pairs; dashed: pairs that stop the training" if has_stop else "training pairs"
-    figure.text(0.075, 0.905, key, fontsize=TEXT, color=palette.GREY, va="center")
+    figure.text(0.075, 0.905, key, fontsize=theme.TEXT, color=theme.GREY, va="center")
     _draw_loss(panel(figure, 0.075, 0.22, 0.265, 0.82), epochs)
     _draw_log_ratios(panel(figure, 0.42, 0.49, 0.61, 0.82), epochs)
     _draw_divergence(panel(figure, 0.42, 0.22, 0.61, 0.41), epochs)
@@ -48,34 +48,34 @@ def tuning_figure(epochs: pl.DataFrame, auc: HoldoutAuc, calibration: Sequence[C
 
 def _draw_loss(axes: Axes, epochs: pl.DataFrame) -> None:
     labels = [
-        EndLabel(value, split, palette.GREEN, bold=True)
-        for split, value in _draw_lines(axes, epochs, "loss", palette.GREEN)
+        EndLabel(value, split, theme.GREEN, bold=True)
+        for split, value in _draw_lines(axes, epochs, "loss", theme.GREEN)
     ]
     if np.isclose(epochs.sort("epoch")["loss"][0], _LN_2, atol=1e-4):  # the IPO loss begins elsewhere
-        axes.axhline(_LN_2, color=palette.BLACK, linewidth=0.8)
-        labels.append(EndLabel(_LN_2, "start, ln 2", palette.BLACK))
-    axes.set_title("loss of a pair", fontsize=TEXT, loc="left")
+        axes.axhline(_LN_2, color=theme.BLACK, linewidth=0.8)
+        labels.append(EndLabel(_LN_2, "start, ln 2", theme.BLACK))
+    axes.set_title("loss of a pair", fontsize=theme.TEXT, loc="left")
     axes.set_xlabel("epoch")
     _set_limits(axes, "loss")
     label_ends(axes, labels)
 
 
 def _draw_log_ratios(axes: Axes, epochs: pl.DataFrame) -> None:
-    axes.axhline(0.0, color=palette.BLACK, linewidth=0.8)
+    axes.axhline(0.0, color=theme.BLACK, linewidth=0.8)
     labels = []
-    for name, color in (("chosen", palette.BLUE), ("rejected", palette.ORANGE)):
+    for name, color in (("chosen", theme.BLUE), ("rejected", theme.ORANGE)):
         ends = dict(_draw_lines(axes, epochs, f"log_ratio_{name}", color))
         labels.append(EndLabel(ends["train"], name, color, bold=True))
-    axes.set_title("log-probability less that of the start", fontsize=TEXT, loc="left")
+    axes.set_title("log-probability less that of the start", fontsize=theme.TEXT, loc="left")
     axes.tick_params(labelbottom=False)
     _set_limits(axes, "log_ratio_chosen")
     label_ends(axes, labels)
 
 
 def _draw_divergence(axes: Axes, epochs: pl.DataFrame) -> None:
-    axes.axhline(0.0, color=palette.BLACK, linewidth=0.8)
-    _draw_lines(axes, epochs, "kl", palette.GREEN)
-    axes.set_title("divergence from the start, nats", fontsize=TEXT, loc="left")
+    axes.axhline(0.0, color=theme.BLACK, linewidth=0.8)
+    _draw_lines(axes, epochs, "kl", theme.GREEN)
+    axes.set_title("divergence from the start, nats", fontsize=theme.TEXT, loc="left")
     axes.set_xlabel("epoch")
     _set_limits(axes, "kl")
     axes.set_ylim(bottom=-0.05 * axes.get_ylim()[1])
@@ -111,31 +111,31 @@ def _set_limits(axes: Axes, column: str) -> None:
 
 
 def _draw_auc(axes: Axes, auc: HoldoutAuc) -> None:
-    axes.axvline(0.5, color=palette.BLACK, linewidth=0.8)
-    axes.plot([auc.low, auc.high], [0.6, 0.6], color=palette.PURPLE, linewidth=5, alpha=0.4)
-    axes.plot(auc.auc, 0.6, "o", color=palette.PURPLE, markersize=11)
+    axes.axvline(0.5, color=theme.BLACK, linewidth=0.8)
+    axes.plot([auc.low, auc.high], [0.6, 0.6], color=theme.PURPLE, linewidth=5, alpha=0.4)
+    axes.plot(auc.auc, 0.6, "o", color=theme.PURPLE, markersize=11)
     half = _half([auc.auc, auc.low, auc.high])
     axes.set_xlim(0.5 - half, 0.5 + half)
     axes.set_ylim(0.0, 1.0)
     axes.set_yticks([])
     axes.xaxis.set_major_locator(MaxNLocator(4, steps=_TICK_STEPS_AROUND_HALF))
-    axes.text(0.5 + 0.05 * half, 0.05, "0.5 is chance", fontsize=TEXT, va="bottom")
+    axes.text(0.5 + 0.05 * half, 0.05, "0.5 is chance", fontsize=theme.TEXT, va="bottom")
     axes.spines["left"].set_visible(False)
     title = f"AUC {auc.auc:.2f} [{auc.low:.2f}, {auc.high:.2f}]"
-    axes.set_title(title, fontsize=TEXT, loc="left", color=palette.ink(palette.PURPLE), fontweight="bold")
+    axes.set_title(title, fontsize=theme.TEXT, loc="left", color=theme.ink(theme.PURPLE), fontweight="bold")
 
 
 def _draw_calibration(axes: Axes, calibration: Sequence[CalibrationBin]) -> None:
     predicted, observed = (np.array([getattr(row, name) for row in calibration]) for name in ("predicted", "observed"))
     half = _half([*predicted, *observed])
     ends = (0.5 - half, 0.5 + half)
-    axes.plot(ends, ends, color=palette.BLACK, linewidth=0.8)
-    axes.plot(predicted, observed, "o-", color=palette.PURPLE, linewidth=2.5, markersize=8)
+    axes.plot(ends, ends, color=theme.BLACK, linewidth=0.8)
+    axes.plot(predicted, observed, "o-", color=theme.PURPLE, linewidth=2.5, markersize=8)
     axes.set_xlim(ends)
     axes.set_ylim(ends)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(4, steps=_TICK_STEPS_AROUND_HALF))
-    axes.set_title("how often the first is chosen", fontsize=TEXT, loc="left")
+    axes.set_title("how often the first is chosen", fontsize=theme.TEXT, loc="left")
     axes.set_xlabel("predicted")
     axes.set_ylabel("observed")
 

@@ -8,8 +8,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.evaluation.verdict_tables import reported_period
-from nvtrader_pipelines.figures import palette
-from nvtrader_pipelines.figures.canvas import TEXT, Picture, new_figure, panel, readable
+from nvtrader_pipelines.figures import theme
+from nvtrader_pipelines.figures.canvas import Picture, new_figure, panel, readable
 
 _REFERENCES = {"best_baseline": "over its best baseline", "anchor": "over its anchor, else 1/N"}
 _MAX_LABELS = 9
@@ -42,12 +42,12 @@ def information_ratio_figure(trials: pl.DataFrame, note: str | None = None) -> P
         axes.tick_params(labelbottom=against == "anchor")
     numbered = trials["run_id"].n_unique() <= _MAX_NUMBERS
     keys = (
-        ("trial, 95 % interval", palette.BLUE),
-        ("best of all without skill", palette.ORANGE),
-        ("numbers: deflated, as probability" if numbered else "", palette.GREY),
+        ("trial, 95 % interval", theme.BLUE),
+        ("best of all without skill", theme.ORANGE),
+        ("numbers: deflated, as probability" if numbered else "", theme.GREY),
     )
     for (text, color), left in zip(keys, (0.095, 0.33, 0.60), strict=True):
-        figure.text(left, 0.90, text, color=palette.ink(color), fontsize=TEXT, va="center")
+        figure.text(left, 0.90, text, color=theme.ink(color), fontsize=theme.TEXT, va="center")
     return Picture(figure)
 
 
@@ -64,12 +64,12 @@ def _draw_trials(axes: Axes, rows: pl.DataFrame) -> None:
     axes.set_xlim(-margin, max(len(rows), 1) - 1.0 + margin)
     if rows["sharpe"].null_count() < len(rows):
         axes.vlines(
-            order, rows["sharpe_low"].to_numpy(), rows["sharpe_high"].to_numpy(), color=palette.GREY, linewidth=1.8
+            order, rows["sharpe_low"].to_numpy(), rows["sharpe_high"].to_numpy(), color=theme.GREY, linewidth=1.8
         )
-        axes.scatter(order, rows["sharpe"].to_numpy(), s=60, color=palette.BLUE, zorder=3)
+        axes.scatter(order, rows["sharpe"].to_numpy(), s=60, color=theme.BLUE, zorder=3)
     thresholds = rows["expected_maximum_sharpe"].drop_nulls()
     if len(thresholds):
-        axes.axhline(float(thresholds[0]), color=palette.ORANGE, linewidth=2.5, linestyle="--", zorder=2)
+        axes.axhline(float(thresholds[0]), color=theme.ORANGE, linewidth=2.5, linestyle="--", zorder=2)
     for i, (sharpe, worth) in enumerate(rows.select("sharpe", "deflated_sharpe").iter_rows()):
         if worth is not None and len(rows) <= _MAX_NUMBERS:
             axes.annotate(
@@ -77,7 +77,7 @@ def _draw_trials(axes: Axes, rows: pl.DataFrame) -> None:
                 (i, sharpe),
                 xytext=(8, 0),
                 textcoords="offset points",
-                fontsize=TEXT,
+                fontsize=theme.TEXT,
                 va="center",
                 bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.0},
             )
@@ -85,7 +85,7 @@ def _draw_trials(axes: Axes, rows: pl.DataFrame) -> None:
     shown = list(range(len(rows) - 1, -1, -every))
     longest = 16 if len(shown) <= _FEW_LABELS else 11
     names = [f"{readable(rows['experiment'][i], longest)}\n{short_id(rows['run_id'][i])}" for i in shown]
-    axes.set_xticks(shown, names, fontsize=TEXT - 2)
+    axes.set_xticks(shown, names, fontsize=theme.TEXT - 2)
 
 
 def overfitting_figure(row: pl.DataFrame, note: str | None = None) -> Picture:
@@ -96,7 +96,7 @@ def overfitting_figure(row: pl.DataFrame, note: str | None = None) -> Picture:
     figure = new_figure(_title("Overfitting of the best trial over its best baseline", row), note)
     if not len(row) or row["logits"][0] is None:
         reason = row["note"][0] if len(row) else "there are no trials yet"
-        figure.text(0.5, 0.5, str(reason), fontsize=TEXT, ha="center", va="center", wrap=True)
+        figure.text(0.5, 0.5, str(reason), fontsize=theme.TEXT, ha="center", va="center", wrap=True)
         return Picture(figure)
     values = row.row(0, named=True)
     _draw_logits(figure, panel(figure, 0.085, 0.17, 0.47, 0.74), values)
@@ -111,33 +111,33 @@ def _draw_logits(figure: Figure, axes: Axes, found: dict[str, object]) -> None:
     weights = np.full(len(logits), 1.0 / len(logits))
     halves = (logits <= 0.0, logits > 0.0)
     parts, shares = [logits[half] for half in halves], [weights[half] for half in halves]
-    axes.hist(parts, bins=edges.tolist(), weights=shares, color=[palette.VERMILION, palette.BLUE], stacked=True)
+    axes.hist(parts, bins=edges.tolist(), weights=shares, color=[theme.VERMILION, theme.BLUE], stacked=True)
     axes.axvline(0.0, color="black", linewidth=0.8)
     axes.set_xlabel("logit of its rank out of sample")
     axes.set_ylabel("share of combinations")
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
     axes.yaxis.set_major_locator(MaxNLocator(5))
     head = f"Probability of backtest overfitting {found['probability_of_overfitting']:.2f}"
-    figure.text(0.085, 0.875, head, fontsize=TEXT + 2, fontweight="bold", color=palette.ink(palette.VERMILION))
+    figure.text(0.085, 0.875, head, fontsize=theme.TEXT + 2, fontweight="bold", color=theme.ink(theme.VERMILION))
     compared, ever = found["n_compared"], found["n_trials"]
     trials = f"{ever} trials" if compared == ever else f"{compared} of {ever} trials"
     text = f"{trials}, {found['n_combinations']:,} halves of {found['n_blocks']} blocks"
-    figure.text(0.085, 0.80, f"red: in the worse half\n{text}", fontsize=TEXT, color=palette.GREY, va="center")
+    figure.text(0.085, 0.80, f"red: in the worse half\n{text}", fontsize=theme.TEXT, color=theme.GREY, va="center")
 
 
 def _draw_degradation(figure: Figure, axes: Axes, found: dict[str, object]) -> None:
     inside, outside = (np.asarray(found[name], dtype=np.float64) for name in ("in_sample", "out_of_sample"))
     every = -(-len(inside) // _MAX_POINTS)
-    axes.scatter(inside[::every], outside[::every], s=9, color=palette.BLUE, alpha=0.25, linewidths=0, rasterized=True)
+    axes.scatter(inside[::every], outside[::every], s=9, color=theme.BLUE, alpha=0.25, linewidths=0, rasterized=True)
     ends = np.array([inside.min(), inside.max()])
     slope, intercept = (float(str(found[f"degradation_{name}"])) for name in ("slope", "intercept"))
-    axes.plot(ends, intercept + slope * ends, color=palette.ORANGE, linewidth=2.5)
+    axes.plot(ends, intercept + slope * ends, color=theme.ORANGE, linewidth=2.5)
     axes.axhline(0.0, color="black", linewidth=0.8)
     axes.margins(x=0.03)
     axes.set_xlabel("information ratio of the best trial, in sample")
     axes.set_ylabel("the same trial, out of sample")
     axes.xaxis.set_major_locator(MaxNLocator(5))
     head = f"Loses out of sample in {found['probability_of_loss']:.0%}"
-    figure.text(0.58, 0.875, head, fontsize=TEXT + 2, fontweight="bold", color=palette.BLUE)
+    figure.text(0.58, 0.875, head, fontsize=theme.TEXT + 2, fontweight="bold", color=theme.BLUE)
     text = f"degradation: slope {slope:.2f}, R² {found['degradation_r_squared']:.2f}"
-    figure.text(0.58, 0.80, text, fontsize=TEXT, color=palette.ink(palette.ORANGE), va="center")
+    figure.text(0.58, 0.80, text, fontsize=theme.TEXT, color=theme.ink(theme.ORANGE), va="center")

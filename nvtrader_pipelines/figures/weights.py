@@ -7,12 +7,12 @@ from matplotlib.dates import date2num
 from matplotlib.ticker import PercentFormatter
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.figures import palette
-from nvtrader_pipelines.figures.canvas import TEXT, EndLabel, Picture, label_ends, new_figure, panel, select_account
+from nvtrader_pipelines.figures import theme
+from nvtrader_pipelines.figures.canvas import EndLabel, Picture, label_ends, new_figure, panel, select_account
 from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.portfolio.pipeline.stage import ROUNDING
 
-_COLORS = (palette.BLUE, palette.ORANGE, palette.GREEN, palette.VERMILION, palette.SKY, palette.PURPLE, palette.YELLOW)
+_COLORS = (theme.BLUE, theme.ORANGE, theme.GREEN, theme.VERMILION, theme.SKY, theme.PURPLE, theme.YELLOW)
 
 
 def weights_figure(action_logs: pl.DataFrame, title: str, note: str | None = None) -> Picture:
@@ -41,7 +41,7 @@ def weights_figure(action_logs: pl.DataFrame, title: str, note: str | None = Non
         axes.stackplot(sessions, below, colors=colors, step="post", linewidth=0)
         axes.set_ylim(below.sum(axis=0).min(), above.sum(axis=0).max())
     label_ends(axes, _labels(bands))
-    figure.text(0.836, 0.93, "mean weight", fontsize=TEXT, color=palette.GREY)
+    figure.text(0.836, 0.93, "mean weight", fontsize=theme.TEXT, color=theme.GREY)
     return Picture(figure)
 
 
@@ -62,8 +62,8 @@ def _bands(names: list[str], weights: NDArray[np.float64]) -> list[_Band]:
     largest, others = order[: len(_COLORS)], order[len(_COLORS) :]
     bands = [(names[i], color, weights[:, i]) for i, color in zip(largest, _COLORS, strict=False)]
     if len(others):
-        bands.append((f"{len(others)} others", palette.OTHERS_GREY, weights[:, others].sum(axis=1)))
-    return [*bands, (CASH, palette.LIGHT_GREY, weights[:, -1])]
+        bands.append((f"{len(others)} others", theme.OTHERS_GREY, weights[:, others].sum(axis=1)))
+    return [*bands, (CASH, theme.LIGHT_GREY, weights[:, -1])]
 
 
 def _labels(bands: list[_Band]) -> list[EndLabel]:

@@ -1,4 +1,4 @@
-"""Colors and line styles of all figures."""
+"""Colors, line styles and text size of all figures."""
 
 from matplotlib.colors import LinearSegmentedColormap
 
@@ -17,6 +17,7 @@ LINE_STYLES: tuple[tuple[str, str], ...] = (
     (BLACK, "--"),
     (SKY, "-."),
 )
+TEXT = 14  # points
 
 
 def ink(color: str) -> str:
