@@ -76,7 +76,11 @@ def mirror_home_events(store: Store) -> None:
 
 def _changes(store: Store, account: str | None) -> Iterator[TableChange]:
     mirrored = _read_mirrored_lines(store)
-    new = [row for row in store.audit.rows() if row.line not in mirrored and _concerns(row, account)]
+    new = [
+        row
+        for row in store.audit.rows()
+        if row.line not in mirrored and (account is None or row.account in {None, account})
+    ]
     for name in _accounts(store, new, account):
         fresh = [row for row in new if row.account == name]
         if resets := [row.line for row in fresh if row.kind == "reset"]:
@@ -124,10 +128,6 @@ def _read_mirrored_lines(store: Store) -> set[int]:
                 f"was truncated or edited; restore it, or remove it and {store.home.warehouse} to start over"
             )
     return set(known["line"])
-
-
-def _concerns(row: AuditRow, account: str | None) -> bool:
-    return account is None or row.account in {None, account}
 
 
 def _accounts(store: Store, new: Sequence[AuditRow], account: str | None) -> list[str]:

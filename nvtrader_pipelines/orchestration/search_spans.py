@@ -42,7 +42,9 @@ def trace_session(home: Home, session: Session, steps: Iterable[Line], warn: Cal
                 if isinstance(line, TrialJudged):
                     _add(tracer, ITERATION, below, line.finished_at, line.seconds, shared | _attributes(line))
                 elif isinstance(line, ModelEvent) and line.digest:
-                    _add(tracer, MODEL_CALL, below, line.finished_at, line.seconds, shared | _call_attributes(line))
+                    call = line.model_dump(include=CALL_FIELDS)  # without the texts of people and models
+                    attributes = {**shared, **call, "problem": line.message}
+                    _add(tracer, MODEL_CALL, below, line.finished_at, line.seconds, attributes)
                 yield line
         finally:
             parent.end()
@@ -73,11 +75,6 @@ def _add(
     """Write a span that has ended."""
     end = int(finished_at.timestamp() * 1e9)
     tracer.start_span(name, below, attributes=attributes, start_time=end - int(seconds * 1e9)).end(end)
-
-
-def _call_attributes(line: ModelEvent) -> dict[str, str | int | bool]:
-    """Attributes of a model's call, without the texts of people and models."""
-    return {**line.model_dump(include=CALL_FIELDS), "problem": line.message}
 
 
 def _attributes(line: TrialJudged) -> dict[str, str | int | float]:

@@ -1,6 +1,6 @@
 """Pages of accounts: the state of one, and what a person did to it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import date
 
 import polars as pl
@@ -97,12 +97,13 @@ def print_reset(answer: Answer) -> None:
 
 def print_account(document: AccountActivity) -> None:
     """Print the activity of an account."""
+    plans = ", ".join(f"{count} {name}" for name, count in document.plans.items())
     lines = {
         "account": f"{document.account}, traded by {', '.join(document.policies)}",
         "sessions": _session_line(document),
         "equity": f"{document.value:,.2f}, {document.equity:.6g} of the opening",
         **_figure_lines(document),
-        "plans": _format_counts(document.n_plans, document.plans),
+        "plans": f"{document.n_plans}: {plans}" if document.n_plans else "0",
         "findings": ", ".join(f"{n} {name}" for name, n in document.findings.items()) or "none",
         "halted": format_halted(document.halted),
         "orders": f"{document.n_orders} placed, {document.n_fills} filled, {document.n_cancelled} cancelled",
@@ -149,10 +150,6 @@ def _figure_lines(document: AccountActivity) -> dict[str, str]:
         "cost/y": annual_cell(figures, "cost_per_year", ".2%"),
         "note": short_note([document.n_sessions]),
     }
-
-
-def _format_counts(n: int, parts: Mapping[str, int]) -> str:
-    return f"{n}: {', '.join(f'{count} {name}' for name, count in parts.items())}" if n else "0"
 
 
 def _backtest_line(backtest: BacktestComparison | NoBacktest | None) -> str:
