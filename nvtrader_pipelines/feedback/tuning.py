@@ -1,6 +1,7 @@
 """Experiments that tune the policies of a run to its preference pairs."""
 
 from collections.abc import Generator
+from contextlib import nullcontext
 
 import polars as pl
 
@@ -18,7 +19,7 @@ from nvtrader_pipelines.runs.lifecycle import Launch, now
 from nvtrader_pipelines.runs.planning import read_plan, reopen_plan
 from nvtrader_pipelines.runs.preference_tuning import require_start, trained_pairs
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD, walk_forward_runs
-from nvtrader_pipelines.runs.train_walk_judge import judge_run, train_run, walk_run
+from nvtrader_pipelines.runs.train_walk_judge import Track, judge_run, train_run, walk_run
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.pair_files import pair_digest, write_pairs
 from nvtrader_pipelines.storage.specs import store_experiment
@@ -93,10 +94,12 @@ def tuning_obstacle(store: Store, run: SealedRun) -> str | None:
     return None
 
 
-def tune_run(store: Store, run: SealedRun, launch: Launch) -> Generator[Progress, None, TuningCheck]:
+def tune_run(
+    store: Store, run: SealedRun, launch: Launch, track: Track | None = None
+) -> Generator[Progress, None, TuningCheck]:
     """Train, walk, judge and check the policies of a run tuned to its pairs; a tuned run that is done is checked only.
 
-    The experiment is a file of `data/experiments` from then on.
+    The experiment is a file of `data/experiments` from then on. `track` opens the MLflow run of a plan.
 
     Raises:
         StorageError: as `tuning_experiment`, or if the current market is not the one of the run.
@@ -105,8 +108,10 @@ def tune_run(store: Store, run: SealedRun, launch: Launch) -> Generator[Progress
     store.ledger.register(spec)
     plan = read_plan(store, spec.partition_key)
     if plan.run_id not in walk_forward_runs(store, ["run_id"])["run_id"]:
-        for phase in (train_run, walk_run, judge_run):
-            yield from phase(store, plan, launch)
+        with track(plan) if track else nullcontext() as tracker:
+            yield from train_run(store, plan, launch, tracker)
+            yield from walk_run(store, plan, launch)
+            yield from judge_run(store, plan, launch, tracker)
     store_experiment(store.home, spec)
     return check_tuning(store, store.policies.read_latest(spec.partition_key), now())
 

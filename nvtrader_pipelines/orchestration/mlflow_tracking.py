@@ -26,6 +26,7 @@ from nvtrader_pipelines.orchestration.mlflow_curves import (
 )
 from nvtrader_pipelines.orchestration.mlflow_database import Warn, open_database, rewrite_artifact_uris, store_errors
 from nvtrader_pipelines.orchestration.progress_log import Watch
+from nvtrader_pipelines.policies.agents import DpoAgent
 from nvtrader_pipelines.runs.interruptions import is_interruption
 from nvtrader_pipelines.storage.home import Home
 
@@ -91,8 +92,7 @@ class TrackedRun:
 
     def log_training(self, curves: pl.DataFrame, folder: Path) -> None:
         """Log the mean learning curve and the policy files."""
-        mean = curves.group_by("timesteps").agg(pl.col("mean_reward").mean()).sort("timesteps")
-        self.log_curve("mean_reward", list(mean.iter_rows()))
+        self.log_curve("mean_reward", mean_curve(curves))
         self.log_files(folder)
 
     def log_verdict(self, verdict: pl.DataFrame) -> None:
@@ -116,14 +116,16 @@ class TrackedRun:
             self.client.log_artifact(self.mlflow_run_id, str(path), f"pictures/{path.parents[1].name}")
 
     def _tags(self, plan: RunPlan) -> dict[str, str]:
-        """Tags of a run; a replay or forward run names its parent, below which the web page shows it."""
+        """Tags of a run; a replay or forward run names its parent, a tuned run its start, and is nested below it."""
+        agent = plan.spec.agent
         window, warnings = " to ".join(map(str, plan.window)), " ".join(plan.warnings)
         tags = {"experiment": plan.spec.name, "kind": plan.kind, "window": window, "warnings": warnings}
-        if plan.parent_run_id is None:
+        run_id = plan.parent_run_id or (agent.start if isinstance(agent, DpoAgent) else None)
+        if run_id is None:
             return tags
-        parent = find_run(self.client, self.experiment_id, plan.parent_run_id)
+        parent = find_run(self.client, self.experiment_id, run_id)
         nesting = {MLFLOW_PARENT_TAG: parent.info.run_id} if parent else {}
-        return {**tags, "parent_run_id": plan.parent_run_id, **nesting}
+        return {**tags, "parent_run_id" if plan.parent_run_id else "start": run_id, **nesting}
 
     def log_curve(self, name: str, points: list[tuple[int, float]]) -> None:
         """Log a curve of at most 200 points (step, value)."""
@@ -162,6 +164,10 @@ class MirroredRun:
         with _ending(lambda status: write(lambda curves: curves.close(status))):
             yield lambda step: write(lambda curves: curves.log(step))
 
+    def log_training(self, curves: pl.DataFrame, folder: Path) -> None:
+        """Log the mean learning curve and the policy files."""
+        self.log(lambda run: run.log_training(curves, folder))
+
     def log_verdict(self, verdict: pl.DataFrame) -> None:
         """Log the figures of the ensemble per period, and the whole verdict as a file."""
         self.log(lambda run: run.log_verdict(verdict))
@@ -193,6 +199,19 @@ def _ending(end: Callable[[str], None]) -> Iterator[None]:
         end("KILLED" if is_interruption(error) else "FAILED")
         raise
     end("FINISHED")
+
+
+def mean_curve(curves: pl.DataFrame) -> list[tuple[int, float]]:
+    """Mean reward of all trainings by timestep, at most 200 points; empty for rules, which do not train.
+
+    Epochs of pairs differ in length from fold to fold: a training without a point at a timestep counts with its last.
+    """
+    if curves.is_empty():
+        return []
+    by_training = curves.pivot(["fold", "seed"], index="timesteps", values="mean_reward").sort("timesteps")
+    mean = by_training.select("timesteps", mean=pl.mean_horizontal(pl.exclude("timesteps").forward_fill()))
+    every = -(-len(mean) // CURVE_POINTS)
+    return mean.gather_every(every, (len(mean) - 1) % every).rows()
 
 
 def curves_path(trainings_id: str, search: str = "") -> str:

@@ -2,8 +2,10 @@
 
 import contextlib
 from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Protocol
 
 import polars as pl
@@ -11,6 +13,7 @@ import polars as pl
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
 from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
+from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.runtime import training_curves
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
@@ -40,6 +43,14 @@ class Tracker(Protocol):
     @property
     def mlflow_run_id(self) -> str | None:
         """Its id; None if MLflow failed before the run began."""
+        ...
+
+    def live_curves(self, name: str) -> AbstractContextManager[Callable[[Progress], None]]:
+        """Return a context with the function that logs the curves of an experiment's trainings, step by step."""
+        ...
+
+    def log_training(self, curves: pl.DataFrame, folder: Path) -> None:
+        """Log the learning curves of a finished training, and the folder of its policies."""
         ...
 
     def log_verdict(self, verdict: pl.DataFrame) -> None:
@@ -117,9 +128,12 @@ class RunWriter:
         return self.library.read_run(self.parent or self.run)
 
     def seal(self, chosen: Mapping[int, int], thresholds: FoldThresholds) -> None:
-        """Seal the policies and store their training curves."""
+        """Seal the policies, then store and log their training curves."""
         run = self.library.seal(self.plan, chosen, thresholds)
-        replace_run(self.store, TRAINING_CURVES, training_curves(self.library.read_run(run)), run)
+        curves = training_curves(self.library.read_run(run))
+        replace_run(self.store, TRAINING_CURVES, curves, run)
+        if self.tracker:
+            self.tracker.log_training(curves, self.library.folder(*self._key))
 
     def chosen(self) -> Mapping[int, int]:
         """Chosen seed by fold."""

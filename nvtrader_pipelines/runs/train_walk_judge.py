@@ -26,12 +26,13 @@ Window = tuple[date, date]
 Track = Callable[[RunPlan], AbstractContextManager[Tracker]]
 
 
-def train_run(store: Store, plan: RunPlan, launch: Launch) -> RunSteps:
+def train_run(store: Store, plan: RunPlan, launch: Launch, tracker: Tracker | None = None) -> RunSteps:
     """Train the missing policies of a run and seal them; the run stays open.
 
-    Every point of the learning curves is in the file of the run while it trains.
+    Every point of the learning curves is in the file of the run, and tracked, while it trains.
     """
-    steps = _record_policies(store, plan, _append_curve(store, _runtime(store, plan, launch).train()))
+    training = _runtime(store, plan, launch, tracker=tracker).train()
+    steps = _record_policies(store, plan, _log_curves(store, plan, training, tracker))
     return record_run(store, launch.row(plan), steps, closes=False)
 
 
@@ -160,11 +161,13 @@ def _runtime(
     return Runtime(plan, RunWriter(store, plan, now, parent, tracker), launch.task_id, now)
 
 
-def _append_curve(store: Store, steps: RunSteps) -> RunSteps:
-    """Yield the steps of a training, and append its points to the file of the run."""
-    with closing(steps):  # workers end with the generator
+def _log_curves(store: Store, plan: RunPlan, steps: RunSteps, tracker: Tracker | None) -> RunSteps:
+    """Yield the steps of a training; append its points to the file of the run, and track them."""
+    live = tracker.live_curves(plan.spec.name) if tracker else nullcontext(lambda _: None)
+    with live as log, closing(steps):  # workers end with the generator
         for step in steps:
             append_point(store.home, step)
+            log(step)
             yield step
 
 

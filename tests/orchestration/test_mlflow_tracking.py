@@ -8,7 +8,8 @@ from mlflow import MlflowClient
 
 from nvtrader_pipelines.orchestration import mlflow_tracking
 from nvtrader_pipelines.orchestration.mlflow_curves import PROCESS_TAG
-from nvtrader_pipelines.orchestration.mlflow_tracking import CURVE_POINTS, MlflowTracking
+from nvtrader_pipelines.orchestration.mlflow_tracking import CURVE_POINTS, MlflowTracking, mean_curve
+from nvtrader_pipelines.policies.rollout_tables import TRAINING_CURVE
 from nvtrader_pipelines.runs.interruptions import RunHalted
 from nvtrader_pipelines.runs.planning import reopen_plan
 from nvtrader_pipelines.storage.store import Store
@@ -76,6 +77,14 @@ def test_mlflow_learning_curve_has_at_most_200_points(logged):
     assert 1 < len(steps) <= CURVE_POINTS
     assert steps == sorted(set(steps))
     assert steps[-1] == 3072
+
+
+def test_mean_curve_of_unequal_epochs_carries_values_on_and_ends_at_the_last():
+    rows = [(fold, 0, (fold + 2) * epoch, float(fold)) for fold in range(2) for epoch in range(1, 2 * CURVE_POINTS)]
+    points = mean_curve(pl.DataFrame(rows, schema=TRAINING_CURVE, orient="row"))
+    assert CURVE_POINTS // 2 < len(points) <= CURVE_POINTS
+    assert points[-1] == (3 * (2 * CURVE_POINTS - 1), 0.5)
+    assert {reward for _, reward in points[1:]} == {0.5}
 
 
 def test_mlflow_metrics_are_the_figures_of_the_ensemble(logged):

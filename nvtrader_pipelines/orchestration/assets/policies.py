@@ -40,15 +40,14 @@ def trained_policy(
     """One policy per fold and seed, trained on the fold's training window; safetensors files."""
     plan, launch = read_plan(store, context.partition_key), Launch(context.run.run_id, context.run.run_id)
     with mlflow.track(plan, context.log.warning) as tracked:
-        with tracked.live_curves(plan.spec.name) as log, event_files.live_curves(context.partition_key) as write_event:
-            report = progress.reporter(context, log, write_event)
+        with event_files.live_curves(context.partition_key) as write_event:
+            report = progress.reporter(context, write_event)
             drain(adopt_policies(store, plan, judged_policies(store, plan.spec), launch), report)
-            drain(train_run(store, plan, launch), report)
+            drain(train_run(store, plan, launch, tracked), report)
         run = store.policies.read_latest(context.partition_key)
         record_retrained(store, run)
-        archives = store.policies.read_run(run)
-        curves, folder = training_curves(archives), store.policies.folder(run.partition_key, run.run_id)
-        tracked.log(lambda run: run.log_training(curves, folder))
+    archives = store.policies.read_run(run)
+    curves = training_curves(archives)
     title, note = f"{plan.spec.name}: mean reward in training", "; ".join(plan.warnings)
     figures = {"learning_curve": learning_figure(curves, title, note)}
     return dg.MaterializeResult(
@@ -59,7 +58,7 @@ def trained_policy(
             "policies": len(archives),
             "size_bytes": sum(len(content) for content in archives.values()),
             "sha256": run.sha256,
-            "folder": dg.MetadataValue.path(str(folder)),
+            "folder": dg.MetadataValue.path(str(store.policies.folder(run.partition_key, run.run_id))),
             **store_pictures(store.home, "trained_policy", figures, context.partition_key),
             "warnings": list(plan.warnings),
             **tracked.metadata,

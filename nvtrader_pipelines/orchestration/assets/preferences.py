@@ -1,6 +1,7 @@
 """Preferences: decisions of people, their outcomes, and pairs of proposals from the same state."""
 
 from collections import Counter
+from functools import partial
 
 import dagster as dg
 
@@ -11,6 +12,7 @@ from nvtrader_pipelines.feedback.pairs import write_preference_pairs
 from nvtrader_pipelines.feedback.tuning import tune_run, tuning_obstacle
 from nvtrader_pipelines.figures.agreement_figure import agreement_figure
 from nvtrader_pipelines.figures.tuning_figure import tuning_figure
+from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import experiment_asset
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
 from nvtrader_pipelines.orchestration.reports import markdown_table, store_pictures, table_result
@@ -72,7 +74,10 @@ def preference_pairs(context: dg.AssetExecutionContext, store: dg.ResourceParam[
     key=DPO_POLICY_KEY, group_name="policies", kinds={"pytorch", "mlflow"}, deps=[PAIRS_KEY], pool="training"
 )
 def dpo_policy(
-    context: dg.AssetExecutionContext, store: dg.ResourceParam[Store], progress: dg.ResourceParam[ProgressLog]
+    context: dg.AssetExecutionContext,
+    store: dg.ResourceParam[Store],
+    mlflow: MlflowTracking,
+    progress: dg.ResourceParam[ProgressLog],
 ) -> dg.MaterializeResult:
     """Policies of an experiment tuned to its preference pairs, judged like any run; or why they are not."""
     run = store.policies.read_latest(context.partition_key)
@@ -81,7 +86,8 @@ def dpo_policy(
         context.log.info("not tuned: %s", obstacle)
         return dg.MaterializeResult(metadata={"tuned": False, "verdict": f"not tuned: {obstacle}"})
     launch = Launch(context.run.run_id, context.run.run_id)
-    check = drain(tune_run(store, run, launch), progress.reporter(context))
+    track = partial(mlflow.track, warn=context.log.warning)
+    check = drain(tune_run(store, run, launch, track), progress.reporter(context))
     figure = tuning_figure(check.epochs, check.auc, check.calibration, f"{check.experiment}: tuned to preference pairs")
     return dg.MaterializeResult(
         metadata={
@@ -90,6 +96,7 @@ def dpo_policy(
             "verdict": check.sentence,
             "auc": check.auc.auc,
             "run_id": check.run_id,
+            "mlflow_run_id": store.ledger.run(check.run_id).mlflow_run_id,
             "notes": list(check.notes),
             "rejected_winners": dg.MetadataValue.md(markdown_table(check.rejected_winners)),
         }
