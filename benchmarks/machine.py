@@ -10,6 +10,8 @@ from pathlib import Path
 
 import psutil
 
+from nvtrader_pipelines.storage.ledger.processes import processor_name
+
 THREADS = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
 LIBRARIES = (
     "numpy",
@@ -44,7 +46,7 @@ class Machine:
     def this(cls) -> "Machine":
         """The machine of this process."""
         return cls(
-            cpu=_cpu(),
+            cpu=processor_name(),
             cores=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
             memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
             system=f"{platform.system()} {platform.machine()}",
@@ -68,14 +70,6 @@ class Machine:
 def format_versions(versions: dict[str, str]) -> str:
     """Format names with their versions on one line."""
     return ", ".join(f"{name} {number}" for name, number in versions.items())
-
-
-def _cpu() -> str:
-    """Model of the processor, from Linux or from the platform."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return models[0] if models else platform.processor() or platform.machine()
 
 
 def _peers() -> list[str]:

@@ -36,6 +36,7 @@ class SealedRun(BaseModel):
     panel_digest: str
     snapshot_ids: dict[str, int]
     code_version: str
+    processor: str = Field(default="", exclude_if=operator.not_)  # that trained it; older manifests lack it
     warnings: tuple[str, ...]
     seeds: tuple[int, ...]
     folds: tuple[FoldDates, ...] = Field(min_length=1)
@@ -53,7 +54,12 @@ class SealedRun(BaseModel):
 
     @classmethod
     def of(
-        cls, plan: RunPlan, policies: Mapping[str, str], chosen: Mapping[int, int], thresholds: FoldThresholds
+        cls,
+        plan: RunPlan,
+        policies: Mapping[str, str],
+        chosen: Mapping[int, int],
+        thresholds: FoldThresholds,
+        processor: str,
     ) -> Self:
         """Describe a run and its policies."""
         return cls(
@@ -67,6 +73,7 @@ class SealedRun(BaseModel):
             panel_digest=plan.panel_digest,
             snapshot_ids=dict(plan.panel.snapshot_ids),
             code_version=code_of(plan.spec),
+            processor=processor,
             warnings=plan.warnings,
             seeds=plan.spec.seeds,
             folds=fold_dates(plan),
@@ -84,9 +91,10 @@ class SealedRun(BaseModel):
     def sha256(self) -> str:
         """SHA-256 of the fields that decide results: policies, folds, seeds, thresholds, code, market.
 
-        Without snapshot ids: equal markets in other snapshots have the same `panel_digest`.
+        Without snapshot ids: equal markets in other snapshots have the same `panel_digest`. Without the processor:
+        it is in the policies' bytes.
         """
-        content = self.model_dump(mode="json", exclude={"snapshot_ids"})
+        content = self.model_dump(mode="json", exclude={"snapshot_ids", "processor"})
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

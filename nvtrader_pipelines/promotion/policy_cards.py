@@ -44,6 +44,7 @@ class LibraryCard(BaseModel):
     made_from: str | None  # parent version; None for the first of its name
     run_id: str
     code_version: str
+    processor: str  # that trained it; empty in older runs
     source: str
     snapshot_ids: Mapping[str, int]  # table to snapshot of the training market
     panel_digest: str
@@ -203,6 +204,7 @@ class _CardReader:
             made_from=self._made_from(run.spec_hash),
             run_id=run.run_id,
             code_version=run.code_version,
+            processor=run.processor,
             source=run.source,
             snapshot_ids=run.snapshot_ids,
             panel_digest=run.panel_digest,

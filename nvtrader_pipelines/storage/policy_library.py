@@ -21,6 +21,7 @@ from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.ledger.processes import processor_name
 from nvtrader_pipelines.storage.read_sources import note_read
 
 if TYPE_CHECKING:  # slow to import
@@ -91,7 +92,7 @@ class PolicyLibrary:
         if missing:
             raise StorageError(f"{folder} lacks {', '.join(missing)}; train the experiment again")
         policies = {name: _sha256((folder / name).read_bytes()) for name in names}
-        run = SealedRun.of(plan, policies, chosen, thresholds)
+        run = SealedRun.of(plan, policies, chosen, thresholds, processor_name())
         write_atomically(folder / MANIFEST, run.model_dump_json(indent=1).encode())
         write_atomically(folder.parent / LATEST, json.dumps({"run_id": run.run_id}).encode())
         for checkpoint in folder.glob("*.checkpoint"):  # left by a process killed in `save`

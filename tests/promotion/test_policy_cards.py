@@ -64,6 +64,7 @@ def test_card_has_the_provenance_of_its_policy(store, run, ledger):
     card = read_library_card(store, PolicyRef(run.run_id, "small"))
     assert (card.partition_key, card.spec_hash, card.code_version) == (KEY, run.spec_hash, run.code_version)
     assert (card.panel_digest, dict(card.snapshot_ids), card.source) == (run.panel_digest, run.snapshot_ids, "landing")
+    assert card.processor == run.processor != ""
     assert card.seeds == (0, 1, 2)
     assert [(fold["train_first"], fold["test_last"]) for fold in card.folds] == [
         (fold.train_first, fold.test_last) for fold in run.folds

@@ -16,6 +16,7 @@ from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from nvtrader_pipelines.policies.training import TrainingTask
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.ledger.processes import processor_name
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary, training_windows
 from tests.markets import synthetic_panel
 
@@ -178,6 +179,14 @@ def test_manifest_digest_covers_the_fitted_thresholds(library, plan):
     assert library.read_latest(SPEC.partition_key).thresholds == fitted
     other = run.model_copy(update={"thresholds": {**fitted, 1: Thresholds(turbulence=7.6)}})
     assert len({each.sha256 for each in (unfitted, run, other)}) == 3
+
+
+def test_manifest_names_the_processor_outside_its_digest(library, plan):
+    run = seal_run(library, plan)
+    assert library.read_latest(SPEC.partition_key).processor == processor_name()
+    older = run.model_copy(update={"processor": ""})
+    assert older.sha256 == run.sha256
+    assert "processor" not in older.model_dump()
 
 
 def test_manifest_without_thresholds_is_read(library, plan):

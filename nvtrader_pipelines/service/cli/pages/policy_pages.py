@@ -168,6 +168,7 @@ def _facts(card: LibraryCard) -> dict[str, str]:
         "made from": card.made_from or "",
         "run": card.run_id,
         "code": card.code_version,
+        "processor": card.processor and f"{card.processor}; on others the same training gives other bytes",
         "seeds": ", ".join(map(str, card.seeds)),
         "market": f"{card.source}, panel {card.panel_digest}",
         "snapshots": ", ".join(f"{table} {snapshot}" for table, snapshot in sorted(card.snapshot_ids.items())),
