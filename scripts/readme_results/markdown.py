@@ -6,7 +6,7 @@ from nvtrader_pipelines.evaluation.findings import MAX_OVERFITTING, MIN_DEFLATED
 from nvtrader_pipelines.evaluation.formats import UNKNOWN, format_number
 from nvtrader_pipelines.evaluation.intervals import Interval
 from nvtrader_pipelines.evaluation.timing_luck import Range, opening_range
-from scripts.readme_results.results import AccountRow, ComparisonRow, Results
+from scripts.readme_results.results import TRAINED, AccountRow, ComparisonRow, Results
 
 BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
 WIDTH = 120
@@ -35,7 +35,9 @@ READING = (
 
 def render_summary(results: Results) -> str:
     """Render the block of the README: the table, and whether a policy differs from its best baseline."""
-    return "\n\n".join([*_table(results), _wrap(f"{_baseline_sentence(results)} {SUMMARY}")])
+    return "\n\n".join(
+        [*_table(results), _wrap(f"{_baseline_sentence(results)} {SUMMARY} {_processor_sentence(results)}")]
+    )
 
 
 def render_results(results: Results) -> str:
@@ -44,7 +46,7 @@ def render_results(results: Results) -> str:
         *_table(results),
         "\n".join(_wrap(f"- {describe_comparison(row)}", "  ") for row in results.comparisons),
         _wrap(" ".join([_baseline_sentence(results), *_earlier_sentence(results), _luck_sentence(results)])),
-        _wrap(READING),
+        _wrap(f"{READING} {_processor_sentence(results)}"),
     ]
     return "\n\n".join(part for part in paragraphs if part)
 
@@ -148,6 +150,14 @@ def _baseline_sentence(results: Results) -> str:
     return (
         "No interval of the difference to the best baseline excludes zero with every opening, so none of these "
         "policies is shown to be better or worse than its best baseline."
+    )
+
+
+def _processor_sentence(results: Results) -> str:
+    """State the processor, and how far the figures of a run on another may be from these."""
+    return (
+        f"Made on {results.processor}; another kind of processor rounds differently and gives other bytes, so far with "
+        f"Sharpe ratios less than {TRAINED.sharpe:g} away."
     )
 
 

@@ -1,8 +1,8 @@
 """Rows of the results in the README, read from the tables of a built home."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 from pydantic import BaseModel, ConfigDict
@@ -20,6 +20,20 @@ from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, OVERFI
 from scripts.readme_results.differences import paired_differences
 
 
+class Tolerance(NamedTuple):
+    """How much the figures of an account may differ between processors, in their units."""
+
+    sharpe: float
+    cagr: float
+    max_drawdown: float
+    turnover_per_year: float
+    cost_per_year: float
+
+
+TRAINED = Tolerance(sharpe=1e-3, cagr=5e-4, max_drawdown=1e-3, turnover_per_year=1e-2, cost_per_year=5e-5)
+SOLVED = Tolerance(1e-5, 1e-5, 1e-5, 1e-5, 1e-5)  # nothing is trained
+
+
 class _Row(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -29,6 +43,7 @@ class AccountRow(_Row):
 
     policy: str
     is_learned: bool
+    is_trained: bool
     sharpe: Interval
     openings: tuple[float, ...]  # Sharpe ratios, see `evaluation.timing_luck`
     cagr: float
@@ -37,6 +52,11 @@ class AccountRow(_Row):
     cost_per_year: float
     difference: Interval | None  # of Sharpe ratios, to the best baseline; None for baselines
     over_openings: Range | None  # range of that difference; None where unknown
+
+    @property
+    def tolerance(self) -> Tolerance:
+        """How much its figures differ between processors."""
+        return TRAINED if self.is_trained else SOLVED
 
 
 class EarlierRow(_Row):
@@ -72,6 +92,7 @@ class Results(_Row):
     period: str  # from_<year>, or all
     first_session: date
     last_session: date
+    processor: str  # that trained the policies
     n_seeds: int
     n_trials: int
     deflated: float | None  # of the best ranked run's information ratio
@@ -91,7 +112,9 @@ def read_results(store: Store, source: str, beside: Sequence[tuple[str, str]] = 
     """
     runs = walk_forward_runs(store).filter(~pl.col("validation_only"), source=source).sort("finished_at")
     newest = runs.group_by("experiment", maintain_order=True).last().sort("experiment")
-    ids = newest["run_id"].to_list()
+    ids, keys = newest["run_id"].to_list(), newest["partition_key"].to_list()
+    sealed = [store.policies.read_sealed(*key) for key in zip(keys, ids, strict=True)]
+    trained = {spec.name for spec in map(store.ledger.read, keys) if not spec.agent.is_classical}
     verdicts = store.tables.read(EVALUATIONS, {"run_id": ids}).filter(pl.col("period") != "fold")
     period = reported_period(verdicts["period"])
     shown = with_openings(store, verdicts.filter(pl.col("kind") != "policy", period=period))
@@ -111,22 +134,24 @@ def read_results(store: Store, source: str, beside: Sequence[tuple[str, str]] = 
         period=period,
         first_session=first,
         last_session=last,
+        processor=" and ".join(sorted({run.processor for run in sealed})),
         n_seeds=seeds.select(pl.col("len").max()).item() or 1,
         n_trials=validation.filter(period=period).select(pl.col("n_trials").max()).item(),
         deflated=luck[0].value if luck else None,
         overfitting=choice[0].value if choice else None,
-        accounts=tuple(map(_account, sort_accounts(accounts).to_dicts())),
+        accounts=tuple(_account(row, trained) for row in sort_accounts(accounts).to_dicts()),
         earlier=tuple(_earlier(verdicts, period, name) for name in newest["experiment"]) if period != "all" else (),
         comparisons=tuple(_compare(inside, newest, openings, *pair) for pair in (*_to_anchors(shown, newest), *beside)),
     )
 
 
-def _account(row: Mapping[str, Any]) -> AccountRow:
+def _account(row: Mapping[str, Any], trained: Collection[str]) -> AccountRow:
     difference, low, high = (row[f"sharpe_difference{bound}"] for bound in ("", "_low", "_high"))
     names = ("cagr", "max_drawdown", "turnover_per_year", "cost_per_year")
     return AccountRow(
         policy=row["policy"],
         is_learned=row["kind"] != "baseline",
+        is_trained=row["policy"] in trained,
         sharpe=Interval(row["sharpe"], row["sharpe_low"], row["sharpe_high"]),
         openings=tuple(row["openings"] or ()),
         difference=None if difference is None else Interval(difference, low, high),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvtrader_pipelines.evaluation.intervals import Interval
+from nvtrader_pipelines.storage.ledger.processes import processor_name
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, OVERFITTING
 from scripts.readme_results.markdown import (
@@ -43,6 +44,7 @@ RESULTS = Results(
     period="from_2010",
     first_session=dt.date(2010, 1, 4),
     last_session=dt.date(2022, 12, 28),
+    processor="A CPU with wide vectors",
     n_seeds=3,
     n_trials=2,
     deflated=0.79,
@@ -51,6 +53,7 @@ RESULTS = Results(
         AccountRow(
             policy="ppo",
             is_learned=True,
+            is_trained=True,
             sharpe=Interval(0.95, 0.45, 1.49),
             openings=(0.98, 0.93, 0.95),
             difference=Interval(-0.04, -0.11, 0.04),
@@ -60,6 +63,7 @@ RESULTS = Results(
         AccountRow(
             policy="equal_weight",
             is_learned=False,
+            is_trained=False,
             sharpe=Interval(0.99, -0.48, 1.54),
             openings=(0.99,),
             difference=None,
@@ -112,6 +116,12 @@ def test_page_shows_the_block_of_its_rows(page, render):
     assert replace_block(text, render(results)) == text
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/results.md", "docs/concepts/identity.md"])
+def test_page_names_the_processor_of_the_figures(page):
+    results = Results.model_validate_json((ROOT / "benchmarks" / "results.json").read_bytes())
+    assert results.processor in " ".join((ROOT / page).read_text().split())
+
+
 def test_difference_that_another_opening_turns_around_is_not_measurable():
     sentence = describe_comparison(COMPARISON.model_copy(update={"over_openings": (-0.07, 0.01)}))
     assert "no measurable difference in Sharpe ratio (−0.05 [−0.10, −0.00], openings −0.07 to +0.01)" in sentence  # noqa: RUF001
@@ -149,6 +159,8 @@ def test_block_between_the_markers_is_replaced():
 
 def test_rows_are_those_of_the_tables(built_home):
     found = read_results(Store(built_home), "landing")
+    assert found.processor == processor_name()
+    assert [account.is_trained for account in found.accounts] == [account.is_learned for account in found.accounts]
     tables = Store(built_home).tables
     verdicts = tables.read(EVALUATIONS).filter(period="from_2017", policy="tiny")
     row = verdicts.row(0, named=True)
