@@ -60,9 +60,9 @@ class PpoAgent(ClippedLearner):
     @property
     def algorithm(self) -> "type[OnPolicyAlgorithm]":
         """SB3 class of the algorithm."""
-        from stable_baselines3 import PPO
+        from nvtrader_pipelines.policies.agents.analytic_ppo import AnalyticPpo
 
-        return PPO
+        return AnalyticPpo
 
     def settings(self) -> dict[str, Any]:
         """Arguments of the algorithm that affect results; none is left to the library's default."""
