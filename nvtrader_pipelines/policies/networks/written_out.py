@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from nvtrader_pipelines.envs.observations.per_asset_builder import ASSET_COLUMNS, CONTEXT_COLUMNS
 from nvtrader_pipelines.policies.networks.gaussian_policy import GaussianPolicy
-from nvtrader_pipelines.policies.networks.loops import adam_step, relu_gradient, tanh_gradient
+from nvtrader_pipelines.policies.networks.loops import adam_step, relu, relu_gradient, tanh, tanh_gradient
 from nvtrader_pipelines.policies.networks.shared_asset_network import SharedAssetPolicy
 
-ACTIVATIONS = {nn.Tanh: (torch.tanh_, tanh_gradient), nn.ReLU: (torch.relu_, relu_gradient)}
+ACTIVATIONS = {nn.Tanh: (tanh, tanh_gradient), nn.ReLU: (relu, relu_gradient)}
 
 
 class FlatParameters:
@@ -187,12 +187,12 @@ class WrittenOutMlp(WrittenOutNetwork[MlpBatch]):
         """Pass observations (n, length) to means (n, A) and values (n, 1)."""
         batch = self.batch(len(observations))
         self._first.forward(observations, batch.first)
-        self._activation(batch.first)
+        self._activation(batch.first.numpy())
         for layers, results in zip(self._heads, batch.results, strict=True):
             for i, layer in enumerate(layers):
                 layer.forward(results[i], results[i + 1])
                 if i + 1 < len(layers):
-                    self._activation(results[i + 1])
+                    self._activation(results[i + 1].numpy())
         return batch
 
     def backward(self, observations: Tensor, batch: MlpBatch) -> None:
@@ -200,7 +200,9 @@ class WrittenOutMlp(WrittenOutNetwork[MlpBatch]):
         for layers, results, d_results in zip(self._heads, batch.results, batch.d_results, strict=True):
             for i in reversed(range(len(layers))):
                 layers[i].backward(d_results[i + 1], results[i], d_results[i])
-                self._gradient(d_results[i].numpy(), results[i].numpy())
+                if i:
+                    self._gradient(d_results[i].numpy(), results[i].numpy())
+        self._gradient(batch.d_first.numpy(), batch.first.numpy())
         self._first.backward(batch.d_first, observations)
 
 
@@ -246,17 +248,21 @@ class WrittenOutSharedAsset(WrittenOutNetwork[SharedAssetBatch]):
         batch.context.copy_(observations[:, -CONTEXT_COLUMNS:])
         torch.addmm(layers["asset_in"].bias, batch.context, self._context.t(), out=batch.shift)
         torch.mm(batch.assets, layers["asset_in"].weight.t(), out=batch.first)
-        batch.first.view(n, self._n_symbols, -1).add_(batch.shift[:, None]).tanh_()
+        batch.first.view(n, self._n_symbols, -1).add_(batch.shift[:, None])
+        tanh(batch.first.numpy())
         layers["asset_hidden"].forward(batch.first, batch.second)
-        layers["asset_out"].forward(batch.second.tanh_(), batch.scores)
+        tanh(batch.second.numpy())
+        layers["asset_out"].forward(batch.second, batch.scores)
         _center(batch.scores.view(n, -1), batch.means[:, :-1])
         layers["exposure.0"].forward(batch.context, batch.exposure)
-        layers["exposure.2"].forward(batch.exposure.tanh_(), batch.tilt)
+        tanh(batch.exposure.numpy())
+        layers["exposure.2"].forward(batch.exposure, batch.tilt)
         batch.means[:, -1:] = batch.tilt
         torch.mean(batch.assets.view(n, self._n_symbols, -1), 1, out=batch.summary[:, :ASSET_COLUMNS])
         batch.summary[:, ASSET_COLUMNS:] = batch.context
         layers["critic.0"].forward(batch.summary, batch.critic)
-        self._value.forward(batch.critic.tanh_(), batch.values)
+        tanh(batch.critic.numpy())
+        self._value.forward(batch.critic, batch.values)
         return batch
 
     def backward(self, observations: Tensor, batch: SharedAssetBatch) -> None:
