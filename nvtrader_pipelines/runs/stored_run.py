@@ -174,7 +174,8 @@ class RunWriter:
         """
         if self.parent is None:
             return self.library.read_sealed(*self._key)
-        return SealedRun.of(self.plan, self.parent.policies, self.parent.chosen, self.parent.thresholds)
+        of = self.parent  # that trained the policies
+        return SealedRun.of(self.plan, of.policies, of.chosen, of.thresholds, of.processor)
 
 
 def require_unchanged_past(known: pl.DataFrame, now: pl.DataFrame) -> None:

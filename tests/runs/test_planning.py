@@ -42,7 +42,7 @@ def derive(store, seed, n_sessions=460):
 
 
 def sealed(plan):
-    return SealedRun.of(plan, {}, {}, {})
+    return SealedRun.of(plan, {}, {}, {}, "")
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_completed_run_needs_a_verdict_on_the_current_market(market):
 
 def test_completed_run_ignores_replays(market):
     parent = sealed(read_plan(market, KEY))
-    complete_run(market, SealedRun.of(read_replay_plan(market, parent), {}, {}, {}), AT)
+    complete_run(market, SealedRun.of(read_replay_plan(market, parent), {}, {}, {}, ""), AT)
     assert not JudgedRuns(market).current_run(KEY)
 
 
