@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Self
 
 import polars as pl
+import sqlalchemy as sa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table as IcebergTable
@@ -191,6 +192,12 @@ class Warehouse:
     def describe_all(self) -> pl.DataFrame:
         """Describe every table, one row each."""
         return pl.DataFrame([asdict(self.describe(table)) for table in TABLES])
+
+    def metadata_files(self) -> dict[str, str]:
+        """Current metadata file of each table by name; of a table that was never written, none."""
+        query = "SELECT table_namespace || '.' || table_name, metadata_location FROM iceberg_tables"
+        with self._open().engine.connect() as connection:
+            return {name: file for name, file in connection.execute(sa.text(query))}  # noqa: C416 - rows are no pairs
 
     def load(self, table: Table) -> IcebergTable:
         """Load the pyiceberg table, creating it if necessary."""

@@ -1,11 +1,13 @@
 """Publication of the views in a DuckDB file."""
 
+import json
 import os
+import shutil
 from pathlib import Path
 
 import duckdb
 
-from nvtrader_pipelines.storage.files import file_lock
+from nvtrader_pipelines.storage.files import file_lock, write_atomically
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views.published_file import IN_THIS_PROCESS, NO_DOWNLOADS, ROOT_TABLE
 from nvtrader_pipelines.storage.views.view_definitions import create_views, quote_literal
@@ -14,19 +16,24 @@ STORAGE_VERSION = "v1.0.0"  # older clients can open the file too
 
 
 def publish(store: Store) -> Path:
-    """Build the DuckDB file aside and rename it over the old one, so readers never wait."""
+    """Build the DuckDB file aside and rename it over the old one, so readers never wait.
+
+    Views whose files did not change are taken over from the old one, unless somebody wrote to it.
+    """
     path, root = store.home.duckdb_file, str(store.home.root.absolute())
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary, record = path.with_name(f".{path.name}.{os.getpid()}.tmp"), path.with_name(f".{path.name}.views.json")
     with IN_THIS_PROCESS, file_lock(path.with_suffix(".lock")):
         for left in path.parent.glob(f".{path.name}.*.tmp*"):  # by a killed publisher
             left.unlink()
+        if before := _published_views(path, record):
+            shutil.copyfile(path, temporary)
         with duckdb.connect(config=NO_DOWNLOADS) as connection:
             connection.execute(
                 f"ATTACH {quote_literal(str(temporary))} AS nvtrader (STORAGE_VERSION {quote_literal(STORAGE_VERSION)})"
             )
             connection.begin()  # one write of the file, not one per statement
-            create_views(connection, store, "nvtrader")
-            connection.execute(f"CREATE TABLE nvtrader.{ROOT_TABLE} AS SELECT {quote_literal(root)} AS root")
+            views = create_views(connection, store, "nvtrader", before)
+            connection.execute(f"CREATE OR REPLACE TABLE nvtrader.{ROOT_TABLE} AS SELECT {quote_literal(root)} AS root")
             connection.commit()
             connection.execute("CHECKPOINT nvtrader")
             connection.execute("DETACH nvtrader")
@@ -34,4 +41,20 @@ def publish(store: Store) -> Path:
         stale.unlink(missing_ok=True)  # left by a client that wrote to the old file; it would block every open
         temporary.replace(path)
         stale.unlink(missing_ok=True)
+        write_atomically(record, json.dumps({"file": _stamp(path), "views": views}).encode())
     return path
+
+
+def _published_views(path: Path, record: Path) -> dict[str, str]:
+    """Views of the published file as `create_views` returned them; none if the file was written since."""
+    try:
+        content = json.loads(record.read_bytes())
+        return content["views"] if content["file"] == _stamp(path) else {}
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}
+
+
+def _stamp(path: Path) -> list[int]:
+    """Size, time and inode of a file, which differ once it is written."""
+    stat = path.stat()
+    return [stat.st_size, stat.st_mtime_ns, stat.st_ino]

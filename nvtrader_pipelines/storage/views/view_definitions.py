@@ -1,8 +1,12 @@
 """DuckDB views over the current files of the tables."""
 
 import glob
+import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 import polars as pl
@@ -21,7 +25,6 @@ from nvtrader_pipelines.storage.tables.research import ITERATION, SPANS
 from nvtrader_pipelines.storage.tables.rl import VIEWED_BY_RUN, run_views
 
 BY_ASSET = """
-CREATE OR REPLACE VIEW {prefix}rl.actions_by_asset AS
 SELECT spec_hash, run_id, policy, kind, fold, step, session,
        unnest(symbols) AS symbol, unnest(target_weights) AS target_weight,
        unnest(executed_weights) AS executed_weight, unnest(trades) AS trade
@@ -29,7 +32,6 @@ FROM {prefix}rl.action_logs
 """
 
 BY_GUARDS = """
-CREATE OR REPLACE VIEW {prefix}rl.guards AS
 SELECT spec_hash, run_id, policy, kind, fold, step, session, unnest(guards)
 FROM (SELECT spec_hash, run_id, policy, kind, fold, step, session, json_transform(info, {structure}).guards AS guards
       FROM {prefix}rl.trajectories)
@@ -37,7 +39,6 @@ WHERE guards IS NOT NULL
 """
 
 BY_ITERATION = """
-CREATE OR REPLACE VIEW {prefix}{view} AS
 SELECT span ->> '$.attributes.session' AS session_id, (span ->> '$.attributes.proposal')::BIGINT AS proposal,
        (span ->> '$.attributes.trial')::BIGINT AS trial_id, span ->> '$.attributes.mode' AS mode,
        span ->> '$.attributes.status' AS status, (span ->> '$.attributes.sharpe')::DOUBLE AS sharpe,
@@ -96,29 +97,76 @@ def _comment_column(connection: duckdb.DuckDBPyConnection, relation: str, column
     connection.execute(f"COMMENT ON COLUMN {relation}.{quote_identifier(column)} IS {quote_literal(doc)}")
 
 
-def create_views(connection: duckdb.DuckDBPyConnection, store: Store, database: str = "") -> None:
-    """Create a view per table and per run, and copy the current ledger."""
+def create_views(
+    connection: duckdb.DuckDBPyConnection, store: Store, database: str = "", before: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Create a view per table and per run, and copy the current ledger.
+
+    Args:
+        connection: to DuckDB.
+        store: whose tables the views read.
+        database: name of the attached database; by default the connection's own.
+        before: what this function returned when it created the views that the database has.
+
+    Returns:
+        What each view follows from, by name; a view that follows from the same as before is left as it is.
+    """
     prefix = f"{quote_identifier(database)}." if database else ""
+    views = {view.name: view for view in _views(store, prefix)}
+    before, after = before or {}, {name: view.source for name, view in views.items()}
     for namespace in dict.fromkeys(table.namespace for table in TABLES):
         connection.execute(f"CREATE SCHEMA IF NOT EXISTS {prefix}{quote_identifier(namespace)}")
-    for table in TABLES:
-        name = f"{prefix}{quote_identifier(table.namespace)}.{quote_identifier(table.table)}"
-        connection.execute(f"CREATE OR REPLACE VIEW {name} AS {view_body(store.tables, table)}")
-        for column in table.schema.columns:
-            _comment_column(connection, name, column.name, column.doc)
-    connection.execute(BY_ASSET.format(prefix=prefix))
-    guards = {field.name: GUARD_TYPES[field.dtype.base_type()] for field in GUARDS.fields}
-    connection.execute(BY_GUARDS.format(prefix=prefix, structure=quote_literal(json.dumps({"guards": guards}))))
-    files, iteration = quote_literal(f"{glob.escape(str(store.home.spans_file))}*"), quote_literal(ITERATION)
-    connection.execute(BY_ITERATION.format(prefix=prefix, view=SPANS.name, files=files, iteration=iteration))
-    for column in SPANS.schema.columns:
-        _comment_column(connection, f"{prefix}{SPANS.name}", column.name, column.doc)
-    runs = store.tables.read(RUNS, columns=["run_id"])
-    for run_id in runs.filter(~pl.col("run_id").is_in(store.ledger.deleted_ids()))["run_id"]:
-        for table, view in zip(VIEWED_BY_RUN, run_views(run_id), strict=True):
-            rows = f"FROM {prefix}{table.name} WHERE starts_with(run_id, {quote_literal(short_id(run_id))})"
-            connection.execute(f"CREATE OR REPLACE VIEW {prefix}main.{quote_identifier(view)} AS {rows}")
+    for name in before.keys() - after.keys():
+        connection.execute(f"DROP VIEW {prefix}{name}")
+    for name, view in views.items():
+        if before.get(name) != view.source:
+            connection.execute(f"CREATE OR REPLACE VIEW {prefix}{name} AS {view.body()}")
+            for column, doc in view.comments.items():
+                _comment_column(connection, f"{prefix}{name}", column, doc)
     mirror_ledger(connection, store.ledger, prefix)
+    return after
+
+
+class View(NamedTuple):
+    """View to create: its quoted name, what it follows from, its query, and the meaning of its columns."""
+
+    name: str
+    source: str
+    body: Callable[[], str]
+    comments: Mapping[str, str] = {}
+
+
+def _views(store: Store, prefix: str) -> Iterator[View]:
+    code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    files = store.tables.metadata_files()
+    for table in TABLES:
+        comments = {column.name: column.doc for column in table.schema.columns}
+        source = json.dumps([code, str(store.home.root), files.get(table.name), str(table.schema), comments])
+        name = f"{quote_identifier(table.namespace)}.{quote_identifier(table.table)}"
+        yield View(
+            name,
+            short_id(hashlib.sha256(source.encode()).hexdigest()),
+            partial(view_body, store.tables, table),
+            comments,
+        )
+    guards = {field.name: GUARD_TYPES[field.dtype.base_type()] for field in GUARDS.fields}
+    spans, iteration = quote_literal(f"{glob.escape(str(store.home.spans_file))}*"), quote_literal(ITERATION)
+    queries = {
+        "rl.actions_by_asset": BY_ASSET.format(prefix=prefix),
+        "rl.guards": BY_GUARDS.format(prefix=prefix, structure=quote_literal(json.dumps({"guards": guards}))),
+        SPANS.name: BY_ITERATION.format(files=spans, iteration=iteration),
+    }
+    deleted = store.ledger.deleted_ids()
+    for run_id in store.tables.read(RUNS, columns=["run_id"])["run_id"]:
+        if run_id not in deleted:
+            start = quote_literal(short_id(run_id))
+            for table, view in zip(VIEWED_BY_RUN, run_views(run_id), strict=True):
+                queries[f"main.{quote_identifier(view)}"] = (
+                    f"FROM {prefix}{table.name} WHERE starts_with(run_id, {start})"
+                )
+    for name, query in queries.items():
+        comments = {column.name: column.doc for column in SPANS.schema.columns} if name == SPANS.name else {}
+        yield View(name, short_id(hashlib.sha256(query.encode()).hexdigest()), lambda query=query: query, comments)
 
 
 def mirror_ledger(connection: duckdb.DuckDBPyConnection, ledger: Ledger, prefix: str = "") -> None:

@@ -1,12 +1,14 @@
 import threading
 
+import duckdb
 import pytest
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.storage.tables import CLEAN_BARS
+from nvtrader_pipelines.storage.tables import CLEAN_BARS, RUNS, TABLES
+from nvtrader_pipelines.storage.views import view_definitions
 from nvtrader_pipelines.storage.views.publishing import publish
 from nvtrader_pipelines.storage.views.queries import query_views
-from tests.storage.table_rows import bar_rows, start
+from tests.storage.table_rows import bar_rows, run_rows, start
 
 pytestmark = pytest.mark.slow
 
@@ -68,6 +70,39 @@ time.sleep(60)
     publish(store)
     assert query_views(store, "SELECT count(*) FROM rl.runs").item() == 0
     assert not (home.warehouse / "nvtrader.duckdb.wal").exists()
+
+
+def published(home):
+    """Definition of each published view."""
+    with duckdb.connect(str(home.duckdb_file), read_only=True) as connection:
+        rows = connection.execute("SELECT schema_name || '.' || view_name, sql FROM duckdb_views() WHERE NOT internal")
+        return dict(rows.fetchall())
+
+
+@pytest.mark.parametrize("is_touched", [False, True], ids=["as published", "written by a client"])
+def test_published_again_equals_published_at_once(is_touched, store, home, monkeypatch):
+    years = [2018, 2019]
+    store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2018]), [2018])
+    for run_id in ("a" * 64, "b" * 64):
+        store.tables.replace(RUNS, run_rows(RUNS, run_id, 1, snapshot_ids="{}"), {"run_id": [run_id]})
+    publish(store)
+    if is_touched:
+        with duckdb.connect(str(home.duckdb_file)) as client:
+            client.execute("CREATE OR REPLACE VIEW silver.returns AS SELECT 1 AS mine")
+    planned = []
+    plan = view_definitions.view_body
+    monkeypatch.setattr(
+        view_definitions, "view_body", lambda tables, table: planned.append(table) or plan(tables, table)
+    )
+    store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, years), years)
+    store.tables.replace(RUNS, run_rows(RUNS, "b" * 64, 0), {"run_id": ["b" * 64]})
+    publish(store)
+    assert set(planned) == (set(TABLES) if is_touched else {CLEAN_BARS, RUNS})
+    again = published(home)
+    home.duckdb_file.unlink()
+    publish(store)
+    assert again == published(home)
+    assert query_views(store, "SELECT count(*) FROM silver.clean_bars").item() == 6
 
 
 def test_publish_removes_files_of_a_killed_publisher(store, home):
