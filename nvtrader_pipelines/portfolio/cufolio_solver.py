@@ -17,7 +17,7 @@ from nvtrader_pipelines.portfolio.mean_cvar import (
     least_turnover,
     resolve_limits,
 )
-from nvtrader_pipelines.portfolio.scenarios import KernelDensity
+from nvtrader_pipelines.portfolio.scenarios import KernelDensity, RepeatedNumbers
 
 FloatArray = NDArray[np.float64]
 DUST = 1e-12  # weights below it are rounding
@@ -32,7 +32,7 @@ def solve_rebalance(program: CufolioProgram, rebalance: Rebalance) -> FloatArray
     """
     columns, n_names = rebalance.columns, len(rebalance.held)
     drawn = KernelDensity(n_scenarios=program.n_scenarios, horizon=program.cufolio_hold_days).draw(
-        rebalance.past, np.random.default_rng(program.scenario_seed)
+        rebalance.past, RepeatedNumbers(program.scenario_seed)
     )
     scenarios = np.hstack([drawn, np.zeros((len(drawn), len(columns) - n_names))])
     factor = _square_root(scenarios) if program.volatility_penalty else None

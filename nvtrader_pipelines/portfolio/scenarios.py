@@ -3,9 +3,11 @@
 `draw` raises a ValueError if returns are not finite, not above -1, or fewer than two sessions or the horizon.
 """
 
+from functools import lru_cache
 from typing import Annotated, Literal
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -48,7 +50,26 @@ class CommonRandomNumbers:
         return self._normals
 
 
-RandomNumbers = np.random.Generator | CommonRandomNumbers
+class RepeatedNumbers:
+    """Numbers that a new generator of `seed` draws: first uniform, then normal ones.
+
+    Those of the last size are cached in the process, since draws with one seed repeat them at each rebalance.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed, self._n_drawn = seed, 0
+
+    def random(self, size: tuple[int, ...]) -> FloatArray:
+        """Draw uniform numbers in [0, 1), read-only."""
+        self._n_drawn = int(np.prod(size))
+        return _uniforms_of(self._seed, size)
+
+    def standard_normal(self, size: tuple[int, ...]) -> FloatArray:
+        """Draw standard normal numbers, read-only."""
+        return _normals_after(self._seed, self._n_drawn, size)
+
+
+RandomNumbers = np.random.Generator | CommonRandomNumbers | RepeatedNumbers
 
 
 class KernelDensity(Component):
@@ -230,31 +251,52 @@ def _positions(uniforms: FloatArray, n_sessions: int) -> NDArray[np.int64]:
 def _draw_smoothed(
     logs: FloatArray, noise: FloatArray, n_scenarios: int, horizon: int, generator: RandomNumbers
 ) -> FloatArray:
-    drawn = _positions(generator.random((horizon, n_scenarios)), len(logs))
+    uniforms = generator.random((horizon, n_scenarios))
     normals = generator.standard_normal((n_scenarios, len(noise)))
-    return _compound(logs, drawn, (normals, np.sqrt(horizon) * noise))
+    return _compound(logs, uniforms, (normals, np.sqrt(horizon) * noise))
 
 
 def _compound(
-    logs: FloatArray, drawn: NDArray[np.int64], smoothing: tuple[FloatArray, FloatArray] | None = None
+    logs: FloatArray, drawn: NDArray[np.int64] | FloatArray, smoothing: tuple[FloatArray, FloatArray] | None = None
 ) -> FloatArray:
     """Compound drawn sessions (horizon, S), plus smoothing, to simple returns (S, N).
 
-    Smoothing is normals (S, K) times noise (K, N).
+    Sessions are drawn as positions, or as uniform numbers. Smoothing is normals (S, K) times noise (K, N).
     """
+    scale = len(logs) if drawn.dtype == np.float64 else 1
     n_scenarios, n_names = drawn.shape[1], logs.shape[1]
     totals = np.zeros((n_scenarios, n_names))
     step = max(1, BLOCK_SIZE // n_names)
-    buffer = np.empty((min(step, n_scenarios), n_names))
     for start in range(0, n_scenarios, step):
         part = slice(start, start + step)
         total = totals[part]
         if smoothing is not None:
             np.matmul(smoothing[0][part], smoothing[1], out=total)
-        for sessions in drawn[:, part]:
-            total += logs.take(sessions, axis=0, out=buffer[: len(total)], mode="clip")  # "raise" would copy the buffer
+        _add_sessions(logs, drawn[:, part], scale, total)
         np.expm1(total, out=total)
     return totals
+
+
+@njit(cache=True)
+def _add_sessions(logs: FloatArray, drawn: FloatArray, scale: int, totals: FloatArray) -> None:
+    """Add the log returns (T, N) of sessions drawn x scale, fractions dropped, (horizon, S) to totals (S, N)."""
+    for step in range(len(drawn)):
+        for scenario in range(len(totals)):
+            session = int(drawn[step, scenario] * scale)  # as _positions
+            for name in range(totals.shape[1]):
+                totals[scenario, name] += logs[session, name]
+
+
+@lru_cache(maxsize=1)
+def _uniforms_of(seed: int, size: tuple[int, ...]) -> FloatArray:
+    return _freeze(np.random.default_rng(seed).random(size))
+
+
+@lru_cache(maxsize=1)
+def _normals_after(seed: int, n_drawn: int, size: tuple[int, ...]) -> FloatArray:
+    generator = np.random.default_rng(seed)
+    generator.random(n_drawn)
+    return _freeze(generator.standard_normal(size))
 
 
 def _stretch_returns(logs: FloatArray, horizon: int) -> FloatArray:

@@ -16,6 +16,7 @@ from nvtrader_pipelines.portfolio.scenarios import (
     Historical,
     KernelDensity,
     PlainKernelDensity,
+    RepeatedNumbers,
     Scenarios,
     StationaryBootstrap,
 )
@@ -274,3 +275,12 @@ def test_bandwidth_must_be_scott_or_positive(bandwidth):
 def test_default_scenarios_are_a_kernel_density():
     found = TypeAdapter(Scenarios).validate_python({"kind": "kde", "bandwidth": "1e-2", "n_scenarios": 10_000.0})
     assert found == KernelDensity(bandwidth=0.01, n_scenarios=10_000)
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_repeated_numbers_draw_as_a_new_generator_each_time(seed):
+    past = fat_tailed_returns()
+    for spec in (KernelDensity(n_scenarios=500, horizon=5), KernelDensity(n_scenarios=600, horizon=2)):
+        expected = spec.draw(past, np.random.default_rng(seed))
+        for _ in range(2):
+            np.testing.assert_array_equal(spec.draw(past, RepeatedNumbers(seed)), expected)
