@@ -278,7 +278,7 @@ def _compound(
 
 
 @njit(cache=True)
-def _add_sessions(logs: FloatArray, drawn: FloatArray, scale: int, totals: FloatArray) -> None:
+def _add_sessions(logs: FloatArray, drawn: NDArray[np.int64] | FloatArray, scale: int, totals: FloatArray) -> None:
     """Add the log returns (T, N) of sessions drawn x scale, fractions dropped, (horizon, S) to totals (S, N)."""
     for step in range(len(drawn)):
         for scenario in range(len(totals)):

@@ -1,7 +1,7 @@
 """Canonical linear program: fixed matrix, cost and bounds affine in the parameters."""
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import cvxpy as cp
@@ -50,6 +50,11 @@ class CanonicalProgram:
     weights: IntArray  # (N,) columns of the weights
     cvar: int  # column
     volatility: int  # column; -1 without a volatility penalty
+
+    @cached_property
+    def dense_matrix(self) -> FloatArray:
+        """The matrix with its zeros."""
+        return self.matrix.toarray()
 
     def stacked(self, values: ParameterValues) -> FloatArray:
         """Parameter values in the column order of the maps, and 1 for the constants."""

@@ -1,8 +1,8 @@
 """Certified cutting planes on the canonical linear program, with in-out points."""
 
 import math
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Any
 
 import highspy
@@ -13,6 +13,7 @@ from scipy import sparse
 from nvtrader_pipelines.portfolio.mean_cvar.canonical import CanonicalProgram, LinearProgram
 from nvtrader_pipelines.portfolio.mean_cvar.problem_instance import ProblemInstance, Tangent, tangent_at
 from nvtrader_pipelines.portfolio.mean_cvar.solution import TOLERANCE, InfeasibleError, relative_gap
+from nvtrader_pipelines.portfolio.mean_cvar.tableau import Tableau
 
 FloatArray = NDArray[np.float64]
 STABILITY = 0.7  # weight of the best portfolio in the next trial; 0 is Kelley's method, with twice as many iterations
@@ -22,6 +23,7 @@ MIN_PATIENCE = 100  # iterations; even the smallest whole program takes as long 
 PATIENCE_PER_ROOT = 5.0  # x sqrt(S); k cuts cost k^2 N, the whole program S N: as much at k = 4 to 7 sqrt(S), measured
 STALLED_ABOVE = 1e-3  # gap at the end of the patience; from a smaller one the rest took less than as long again
 VOLATILITY_PATIENCE = 150  # iterations in which a volatility's many curved directions are near the end, or far from it
+MAX_TABLEAU_COLUMNS = 500  # half of HiGHS's time up to there, a tenth at 40, measured; memory grows with the square
 SIMPLEX_TOLERANCE = 1e-9  # absolute, in the instance's unit
 
 
@@ -51,17 +53,27 @@ class Inequalities:
 
 
 class Master:
-    """Linear program below the objective; with each cut HiGHS restarts from the last basis."""
+    """Linear program below the objective; with each cut it restarts from the last basis.
+
+    A small one is solved on a dense tableau, and by HiGHS if its solution there is inexact or does not exist.
+    """
 
     def __init__(self, compiled: CanonicalProgram, program: LinearProgram) -> None:
         if (program.lower > program.upper + SIMPLEX_TOLERANCE).any():
             raise InfeasibleError("a floor exceeds a cap among the further constraints")
-        self._compiled, self._offset = compiled, program.offset
-        self._solver = highspy.Highs()
-        self._solver.passOptions(_options())
-        self._solver.passModel(_highs_program(compiled, program))
-        self._cvar_columns = np.append(compiled.weights, compiled.cvar).astype(np.int32)
-        self._volatility_columns = np.append(compiled.weights, compiled.volatility).astype(np.int32)
+        self._compiled, self._program = compiled, program
+        self._planes: list[tuple[NDArray[np.int32], FloatArray]] = []  # columns and entries of each
+        self._tableau: Tableau | None = None
+
+    @cached_property
+    def _solver(self) -> highspy.Highs:
+        """HiGHS, with the planes so far."""
+        solver = highspy.Highs()
+        solver.passOptions(_options())
+        solver.passModel(_highs_program(self._compiled, self._program))
+        for columns, entries in self._planes:
+            solver.addRow(-highspy.kHighsInf, 0.0, len(columns), columns, entries)
+        return solver
 
     def solve(self) -> tuple[FloatArray, float]:
         """Return the optimal weights (N,) and their objective.
@@ -70,6 +82,13 @@ class Master:
             InfeasibleError: if no weights satisfy the constraints.
             MasterError: if HiGHS does not find the optimum.
         """
+        optimum = None if self._tableau is None else self._tableau.solve()
+        if optimum is not None:
+            return optimum[0][self._compiled.weights], optimum[1] + self._program.offset
+        self._tableau = None
+        return self._solve_by_highs()
+
+    def _solve_by_highs(self) -> tuple[FloatArray, float]:
         outcome = self._solver.run()
         status = self._solver.getModelStatus()
         if status == highspy.HighsModelStatus.kInfeasible:
@@ -77,10 +96,12 @@ class Master:
         if outcome != highspy.HighsStatus.kOk or status != highspy.HighsModelStatus.kOptimal:
             raise MasterError(f"HiGHS ended with {outcome} and {self._solver.modelStatusToString(status)!r}")
         weights = np.array(self._solver.getSolution().col_value)[self._compiled.weights]
-        return weights, self._solver.getObjectiveValue() + self._offset
+        return weights, self._solver.getObjectiveValue() + self._program.offset
 
     def has_one_optimum(self) -> bool:
         """Whether the last optimum is the only one: every column and row off the basis has a price."""
+        if self._tableau is not None:
+            return self._tableau.has_one_optimum
         solution, basis, program = self._solver.getSolution(), self._solver.getBasis(), self._solver.getLp()
         prices = np.abs([*solution.col_dual, *solution.row_dual])
         is_basic = np.array(
@@ -103,19 +124,42 @@ class Master:
         return Inequalities(
             matrix=sparse.csr_array(sparse.vstack([matrix, sparse.eye_array(columns), cost])),
             lower=np.array([*program.row_lower_, *program.col_lower_, -np.inf]),
-            upper=np.array([*program.row_upper_, *program.col_upper_, level - self._offset]),
+            upper=np.array([*program.row_upper_, *program.col_upper_, level - self._program.offset]),
             n_columns=columns,
             weights=self._compiled.weights,
         )
 
     def add(self, tangent: Tangent) -> None:
         """Bound CVaR and volatility from below by the planes of a tangent."""
-        self._add_row(self._cvar_columns, tangent.cvar)
+        if not self._planes:
+            self._tableau = self._start_tableau(tangent.cvar)
+        self._add_plane(self._compiled.cvar, tangent.cvar)
         if tangent.volatility is not None:
-            self._add_row(self._volatility_columns, tangent.volatility)
+            self._add_plane(self._compiled.volatility, tangent.volatility)
 
-    def _add_row(self, columns: NDArray[np.int32], gradient: FloatArray) -> None:
-        self._solver.addRow(-highspy.kHighsInf, 0.0, len(columns), columns, np.append(gradient, -1.0))
+    def _start_tableau(self, gradient: FloatArray) -> Tableau | None:
+        """Tableau without planes; None if it would be large, or no basis is known at which all costs are at bounds.
+
+        The first plane and the bounds of the weights bound the CVaR from below.
+        """
+        program, weights = self._program, self._compiled.weights
+        lower = program.lower.copy()
+        corner = np.minimum(gradient * lower[weights], gradient * program.upper[weights]).sum()
+        lower[self._compiled.cvar] = corner - 1.0  # never binds
+        start = np.where(program.cost < 0.0, program.upper, lower)
+        if len(start) > MAX_TABLEAU_COLUMNS or not np.isfinite(start).all():
+            return None
+        return Tableau(replace(program, lower=lower), self._compiled.dense_matrix)
+
+    def _add_plane(self, column: int, gradient: FloatArray) -> None:
+        columns, entries = np.append(self._compiled.weights, column).astype(np.int32), np.append(gradient, -1.0)
+        self._planes.append((columns, entries))
+        if "_solver" in vars(self):
+            self._solver.addRow(-highspy.kHighsInf, 0.0, len(columns), columns, entries)
+        if self._tableau is not None and self._tableau.is_full:
+            self._tableau = None
+        if self._tableau is not None:
+            self._tableau.add(columns, entries)
 
 
 def solve_by_cuts(master: Master, instance: ProblemInstance, start: FloatArray) -> Bounds:
