@@ -75,6 +75,7 @@ def test_run_is_a_session_with_its_verdict_pictures_and_rows(home, instance):
     assert sum("left)" in line for line in said) == 2  # after two of three trials
 
 
+@pytest.mark.nightly  # tests of research show what a model proposes
 def test_model_proposes_in_a_run(home, instance):
     answer = {"changes": {"max_position_pct": 0.11}, "reason": "smaller bets", "expects": 0.5}
     with llm_server.serve(llm_server.document(answer)) as server:
@@ -138,7 +139,9 @@ def test_reexecution_with_other_settings_is_refused(home, instance, monkeypatch)
     assert read_session(folder).session.spec.budget == 3
 
 
-@pytest.mark.parametrize("status", [dg.DagsterRunStatus.CANCELING, dg.DagsterRunStatus.STARTED])
+@pytest.mark.parametrize(
+    "status", [dg.DagsterRunStatus.CANCELING, pytest.param(dg.DagsterRunStatus.STARTED, marks=pytest.mark.nightly)]
+)
 def test_terminate_ends_after_the_current_trial_and_other_interrupts_at_once(home, instance, monkeypatch, status):
     append = SessionFolder.append
 

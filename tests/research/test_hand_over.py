@@ -57,7 +57,13 @@ def test_runs_of_a_winner_have_the_judged_files_also_on_a_larger_market(planted_
     assert len(events(store)) == 3  # once per run
 
 
-@pytest.mark.parametrize("killed_at", [(JsonlAudit, "append"), (module, "experiment_file")], ids=["event", "file"])
+@pytest.mark.parametrize(
+    "killed_at",
+    [
+        pytest.param((JsonlAudit, "append"), id="event"),
+        pytest.param((module, "experiment_file"), id="file", marks=pytest.mark.nightly),
+    ],
+)
 def test_hand_over_that_was_killed_is_completed_and_then_left_alone(killed_at, planted_home, monkeypatch):
     store, folder = Store(planted_home), new_session(planted_home, cufolio(EVEN), **GRID)
     with monkeypatch.context() as killing:

@@ -57,7 +57,7 @@ def test_look_is_recorded_before_a_process_holds_the_window(planted_home, monkey
     assert [last < window.first for last in panels] == [True]
 
 
-@pytest.mark.parametrize("has_line", [True, False])
+@pytest.mark.parametrize("has_line", [True, pytest.param(False, marks=pytest.mark.nightly)])
 def test_session_killed_after_its_look_keeps_the_number(planted_home, has_line):
     folder = new_session(planted_home, cufolio(EVEN), **GRID)
     run_to_look(planted_home, folder)
@@ -139,7 +139,7 @@ def test_look_without_a_result_of_the_base_is_finished_by_a_resume(planted_home,
     assert (closed.outcome, closed.look) == (Outcome.WINNER, 1)
 
 
-@pytest.mark.parametrize("used_by", [None, "session", "run"])
+@pytest.mark.parametrize("used_by", [None, "session", pytest.param("run", marks=pytest.mark.nightly)])
 def test_winner_is_fresh_only_if_nothing_else_was_judged_on_its_window(planted_home, used_by):
     folder = new_session(planted_home, cufolio(EVEN), **GRID)
     session, store = read_session(folder).session, Store(planted_home)

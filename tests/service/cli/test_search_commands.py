@@ -85,8 +85,10 @@ def test_short_market_exits_with_3_and_leaves_no_session(searched, start):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("limits", "budget", "max_seconds"),
-    [((), BUDGET, None), (("--seconds", "0.5"), None, 0.5)],
-    ids=["none", "seconds"],
+    [
+        pytest.param((), BUDGET, None, id="none", marks=pytest.mark.nightly),
+        pytest.param(("--seconds", "0.5"), None, 0.5, id="seconds"),
+    ],
 )
 def test_budget_is_20_trials_unless_time_is_limited(searched, start, limits, budget, max_seconds):
     finished = start(*limits)

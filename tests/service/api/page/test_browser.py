@@ -95,23 +95,23 @@ def decisions(home):
     return {record.plan.account: (record.status, record.reason) for record in records}
 
 
-@pytest.fixture(scope="module")
-def twenty(waiting, tmp_path_factory):
-    """Home with twenty accounts more, each with a plan that waits."""
-    home = copy_home(waiting, tmp_path_factory.mktemp("twenty") / "home")
+@pytest.fixture(scope="module", params=[4, pytest.param(20, marks=pytest.mark.nightly)])
+def many(request, waiting, tmp_path_factory):
+    """Home with a number of accounts more, each with a plan that waits."""
+    home = copy_home(waiting, tmp_path_factory.mktemp("many") / "home")
     home.accounts.mkdir(exist_ok=True)
-    for number in range(20):
+    for number in range(request.param):
         (home.accounts / f"book-{number:02}.yaml").write_text("kind: simulated\n")
         for _ in Desk(Store(home), f"book-{number:02}", by="ann").trade(until_waiting=True):
             pass
-    return home
+    return home, request.param
 
 
-def test_twenty_plans_are_decided_by_keyboard(serve, look, twenty, tmp_path):
-    home = copy_home(twenty, tmp_path / "home")
+def test_many_plans_are_decided_by_keyboard(serve, look, many, tmp_path):
+    home, n_more = copy_home(many[0], tmp_path / "home"), many[1]
     _, url, _ = serve(home)
     page = look(url)
-    expect(page.locator("[role=tab]")).to_have_count(21)
+    expect(page.locator("[role=tab]")).to_have_count(n_more + 1)
     page.keyboard.press("a")  # the plans are not in view yet
     expect(page.locator("#toast")).to_be_hidden()
     page.keyboard.press("x")  # a rejection needs a reason
@@ -119,11 +119,11 @@ def test_twenty_plans_are_decided_by_keyboard(serve, look, twenty, tmp_path):
     page.keyboard.type("concentrated")
     page.keyboard.press("Escape")
     page.keyboard.press("x")
-    for _ in range(20):
+    for _ in range(n_more):
         page.keyboard.press("a")
     expect(page.locator("[role=tab]")).to_have_count(0, timeout=60_000)
     statuses = [status for status, _ in decisions(home).values()]
-    assert sorted(statuses) == ["approved"] * 20 + ["rejected"]
+    assert sorted(statuses) == ["approved"] * n_more + ["rejected"]
 
 
 def test_override_and_undo_keep_what_the_person_wants(serve, look, waiting, tmp_path):
@@ -188,7 +188,9 @@ def test_edited_weight_that_a_limit_cut_is_named_on_the_page(serve, look, waitin
     expect(page.locator("[role=tabpanel]:visible")).to_contain_text("of 30.0% became 25.0% by position_cap")
 
 
-@pytest.mark.parametrize(("start", "status"), [("As proposed", "waiting"), ("Holdings", "cleared")])
+@pytest.mark.parametrize(
+    ("start", "status"), [("As proposed", "waiting"), pytest.param("Holdings", "cleared", marks=pytest.mark.nightly)]
+)
 def test_keys_act_on_the_edit_whose_plan_is_chosen_where_it_waits(serve, look, waiting, tmp_path, start, status):
     home = copy_home(waiting, tmp_path / "home")
     ((parent, record),) = plan_records(Store(home).audit.events()).items()
@@ -220,8 +222,8 @@ def test_keys_act_on_the_edit_whose_plan_is_chosen_where_it_waits(serve, look, w
         expect(page.locator("#notice")).to_be_hidden()
 
 
-def test_plan_decided_elsewhere_is_named_and_the_next_one_shown(serve, look, twenty, tmp_path):
-    home = copy_home(twenty, tmp_path / "home")
+def test_plan_decided_elsewhere_is_named_and_the_next_one_shown(serve, look, many, tmp_path):
+    home = copy_home(many[0], tmp_path / "home")
     _, url, _ = serve(home)
     page = look(url)
     page.locator("#decisions").scroll_into_view_if_needed()
@@ -265,7 +267,7 @@ def test_agreement_counts_outcomes_that_come_while_it_is_looked_at(serve, look, 
     assert panel.get_by_role("row", name="too much").count() == 1
 
 
-@pytest.mark.parametrize("width", [1200, 390])
+@pytest.mark.parametrize("width", [pytest.param(1200, marks=pytest.mark.nightly), 390])
 def test_long_reason_leaves_the_figures_of_agreement_in_view(serve, look, built_home, tmp_path, width):
     home = copy_home(built_home, tmp_path / "home")
     write_outcomes(home, [0.9, -0.2, 0.6], reason="x" * 200)
@@ -318,7 +320,7 @@ def test_run_now_launches_the_job_and_shows_its_run(serve, look, built_home, tmp
     expect(row).to_contain_text("done", timeout=60_000)
 
 
-@pytest.mark.parametrize("path", ["/continuous-rl.html", "/lab"])
+@pytest.mark.parametrize("path", ["/continuous-rl.html", pytest.param("/lab", marks=pytest.mark.nightly)])
 def test_page_without_token_is_locked_until_its_token_is_pasted(serve, look, home, path):
     _, url, _ = serve(home)
     page = look(url, path)
@@ -348,7 +350,9 @@ def test_page_is_locked_once_the_service_has_another_token(serve, look, home):
     expect(page.locator("#training [type=submit]")).to_have_attribute("aria-disabled", "true")
 
 
-@pytest.mark.parametrize(("status", "text"), [(202, "Launched"), (409, "Run now")])
+@pytest.mark.parametrize(
+    ("status", "text"), [pytest.param(202, "Launched", marks=pytest.mark.nightly), (409, "Run now")]
+)
 def test_run_now_answers_at_once_and_after_the_launch(serve, look, home, status, text):
     _, url, _ = serve(home)
     page, held = look(url), []

@@ -234,6 +234,7 @@ def test_trading_is_halted_from_the_lab(serve, look_at, built_home, tmp_path):
     assert TOKEN not in page.content()
 
 
+@pytest.mark.nightly
 def test_trading_is_halted_from_the_lab_without_a_reason(serve, look_at, built_home, tmp_path):
     home = copy_home(built_home, tmp_path / "home")
     _, url, _ = serve(home)
