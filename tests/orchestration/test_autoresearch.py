@@ -75,7 +75,6 @@ def test_run_is_a_session_with_its_verdict_pictures_and_rows(home, instance):
     assert sum("left)" in line for line in said) == 2  # after two of three trials
 
 
-@pytest.mark.nightly  # tests of research show what a model proposes
 def test_model_proposes_in_a_run(home, instance):
     answer = {"changes": {"max_position_pct": 0.11}, "reason": "smaller bets", "expects": 0.5}
     with llm_server.serve(llm_server.document(answer)) as server:
