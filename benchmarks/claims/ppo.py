@@ -1,4 +1,4 @@
-"""Steps of PPO per second of a whole training, beside PPO on a peer's environment."""
+"""Steps of PPO per second of a whole training, beside SB3's own update and PPO on a peer's environment."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -7,11 +7,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from stable_baselines3 import PPO
 
 from benchmarks.claim import Goal, import_peer, median_ratio, report, time_rounds
+from nvtrader_pipelines.envs.actions import ResidualAction
+from nvtrader_pipelines.envs.observations import PerAssetObservation
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.sample import sample_panel
 from nvtrader_pipelines.policies.agents import PpoAgent, TrainingHooks
+from nvtrader_pipelines.policies.backbones import SharedAssetBackbone
 
 WINDOW = (300, 5000)  # first and last session of the training
 SEED = 0
@@ -23,6 +27,20 @@ SMALL_BATCHES = PpoAgent(  # the defaults of SB3 and FinRL
 )
 
 
+SHARED = PpoAgent(  # as the shipped `ppo-residual`
+    backbone=SharedAssetBackbone(), n_envs=256, n_steps=26, batch_size=3328, n_epochs=6, total_timesteps=66_560
+)
+
+
+class Sb3Ppo(PpoAgent):
+    """PPO as SB3 has it."""
+
+    @property
+    def algorithm(self) -> type[PPO]:
+        """SB3's class."""
+        return PPO
+
+
 def main() -> None:
     """Report steps per CPU second at SB3's and at our settings, and the ratio to a peer."""
     panel = sample_panel()
@@ -31,7 +49,16 @@ def main() -> None:
         "defaults": lambda _: DEFAULTS.train(panel, EnvSpec(), WINDOW, SEED, HOOKS),
         "small_batches": lambda _: SMALL_BATCHES.train(narrow, EnvSpec(), WINDOW, SEED, HOOKS),
     }
+    residual = EnvSpec(observation=PerAssetObservation(), action=ResidualAction())
+    by_sb3 = {agent: Sb3Ppo(**agent.model_dump()) for agent in (DEFAULTS, SMALL_BATCHES, SHARED)}
+    implementations |= {
+        "shared": lambda _: SHARED.train(panel, residual, WINDOW, SEED, HOOKS),
+        "shared_sb3": lambda _: by_sb3[SHARED].train(panel, residual, WINDOW, SEED, HOOKS),
+        "defaults_sb3": lambda _: by_sb3[DEFAULTS].train(panel, EnvSpec(), WINDOW, SEED, HOOKS),
+        "small_batches_sb3": lambda _: by_sb3[SMALL_BATCHES].train(narrow, EnvSpec(), WINDOW, SEED, HOOKS),
+    }
     steps = {"defaults": DEFAULTS.total_timesteps, "small_batches": SMALL_BATCHES.total_timesteps}
+    steps["shared"] = SHARED.total_timesteps
     module = import_peer("gym_trading_env.environments")
     if module is not None:
         implementations["peer"] = lambda _: train_peer(module)
@@ -57,6 +84,15 @@ def main() -> None:
         note="20 names, 422 columns, 64 x 32 steps, batch 64, 10 epochs, which are the defaults of SB3 and FinRL (one "
         f"environment of 2048 steps there); {how}",
     )
+    for name, goal in (("small_batches", 2.2), ("defaults", 1.4), ("shared", 1.1)):
+        report(
+            f"ppo_{name}_against_sb3",
+            speed[name],
+            "steps/s",
+            Goal(ratio_at_least=goal),
+            ratio=median_ratio(seconds, f"{name}_sb3", name),
+            note="ratio to the same training by SB3's own rollouts and update, on the same network, buffer and seed",
+        )
     ours = {"small_batches": (2.0, "the same rollout, batch and epochs"), "defaults": (10.0, f"our defaults, {sizes}")}
     for name, (goal, settings) in ours.items():
         ratio = median_ratio(seconds, "peer", name) * steps[name] / PEERS_STEPS if module else None
@@ -75,7 +111,6 @@ def main() -> None:
 def train_peer(module: Any) -> None:
     """Train SB3's PPO on one asset in gym-trading-env, both with their defaults."""
     import pandas as pd  # the peer's own table
-    from stable_baselines3 import PPO
 
     panel = sample_panel()
     window = slice(WINDOW[0], WINDOW[1] + 1)
