@@ -7,7 +7,6 @@ from functools import lru_cache
 from typing import Annotated, Literal
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -263,6 +262,8 @@ def _compound(
 
     Sessions are drawn as positions, or as uniform numbers. Smoothing is normals (S, K) times noise (K, N).
     """
+    from nvtrader_pipelines.portfolio.scenario_loop import add_sessions  # numba takes long to import
+
     scale = len(logs) if drawn.dtype == np.float64 else 1
     n_scenarios, n_names = drawn.shape[1], logs.shape[1]
     totals = np.zeros((n_scenarios, n_names))
@@ -272,19 +273,9 @@ def _compound(
         total = totals[part]
         if smoothing is not None:
             np.matmul(smoothing[0][part], smoothing[1], out=total)
-        _add_sessions(logs, drawn[:, part], scale, total)
+        add_sessions(logs, drawn[:, part], scale, total)
         np.expm1(total, out=total)
     return totals
-
-
-@njit(cache=True)
-def _add_sessions(logs: FloatArray, drawn: NDArray[np.int64] | FloatArray, scale: int, totals: FloatArray) -> None:
-    """Add the log returns (T, N) of sessions drawn x scale, fractions dropped, (horizon, S) to totals (S, N)."""
-    for step in range(len(drawn)):
-        for scenario in range(len(totals)):
-            session = int(drawn[step, scenario] * scale)  # as _positions
-            for name in range(totals.shape[1]):
-                totals[scenario, name] += logs[session, name]
 
 
 @lru_cache(maxsize=1)

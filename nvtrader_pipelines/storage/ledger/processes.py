@@ -5,7 +5,6 @@ import socket
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import numpy as np
 import psutil
 
 MAX_DRIFT = timedelta(seconds=2)  # start times depend on the boot time, which shifts with clock corrections
@@ -18,12 +17,14 @@ def host_name() -> str:
 
 def processor_name() -> str:
     """Model of the processor, with the widest vector instructions that NumPy finds: they decide how sums round."""
+    from numpy import show_config  # a list of runs needs no NumPy
+
     info = Path("/proc/cpuinfo")  # of Linux
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    vectors = np.show_config(mode="dicts")["SIMD Extensions"]
-    widest = vectors.get("found", vectors["baseline"])[-1]
-    return f"{models[0] if models else platform.processor() or platform.machine()} with {widest}"
+    vectors = show_config(mode="dicts")["SIMD Extensions"]
+    kinds = ["no vectors", *vectors.get("baseline", []), *vectors.get("found", [])]
+    return f"{models[0] if models else platform.processor() or platform.machine()} with {kinds[-1]}"
 
 
 def this_process() -> tuple[int, datetime]:
