@@ -92,7 +92,11 @@ class PolicyLibrary:
         if missing:
             raise StorageError(f"{folder} lacks {', '.join(missing)}; train the experiment again")
         policies = {name: _sha256((folder / name).read_bytes()) for name in names}
-        run = SealedRun.of(plan, policies, chosen, thresholds, processor_name())
+        processor = processor_name()
+        with contextlib.suppress(StorageError):  # not sealed yet
+            before = self.read_sealed(plan.spec.partition_key, plan.run_id)
+            processor = before.processor if before.policies == policies else processor
+        run = SealedRun.of(plan, policies, chosen, thresholds, processor)
         write_atomically(folder / MANIFEST, run.model_dump_json(indent=1).encode())
         write_atomically(folder.parent / LATEST, json.dumps({"run_id": run.run_id}).encode())
         for checkpoint in folder.glob("*.checkpoint"):  # left by a process killed in `save`

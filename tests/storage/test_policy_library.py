@@ -15,6 +15,7 @@ from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.rollout_tables import TRAJECTORY
 from nvtrader_pipelines.policies.training import TrainingTask
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
+from nvtrader_pipelines.storage import policy_library
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger.processes import processor_name
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary, training_windows
@@ -187,6 +188,12 @@ def test_manifest_names_the_processor_outside_its_digest(library, plan):
     older = run.model_copy(update={"processor": ""})
     assert older.sha256 == run.sha256
     assert "processor" not in older.model_dump()
+
+
+def test_run_sealed_again_elsewhere_keeps_the_processor_that_trained_it(library, plan, monkeypatch):
+    run = seal_run(library, plan)
+    monkeypatch.setattr(policy_library, "processor_name", lambda: "another")
+    assert library.seal(plan, run.chosen).processor == processor_name()
 
 
 def test_manifest_without_thresholds_is_read(library, plan):
