@@ -26,7 +26,7 @@ class AnalyticPpo(PPO):
     @override
     def _setup_model(self) -> None:
         super()._setup_model()
-        self.network = written_out(self.policy)
+        self.network = written_out(self.policy) if self.target_kl is None else None
 
     @override
     def collect_rollouts(

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Generic, TypeVar
 
 import torch
+from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import FlattenExtractor
 from torch import Tensor, nn
 
@@ -290,8 +291,12 @@ def _center(rows: Tensor, out: Tensor) -> None:
     torch.sub(rows, rows.mean(1, keepdim=True), out=out)
 
 
-def written_out(policy: nn.Module) -> WrittenOutNetwork[Any] | None:
-    """Written-out network of a policy; None if there is none for its kind."""
+def written_out(policy: ActorCriticPolicy) -> WrittenOutNetwork[Any] | None:
+    """Written-out network of a policy; None if there is none for its kind, or it is not trained by plain Adam."""
+    settings = policy.optimizer.defaults
+    is_plain = not (settings.get("weight_decay") or settings.get("amsgrad") or settings.get("maximize"))
+    if type(policy.optimizer) is not torch.optim.Adam or not is_plain:
+        return None
     if type(policy) is SharedAssetPolicy:
         return WrittenOutSharedAsset(policy)
     if type(policy) is not GaussianPolicy or type(policy.features_extractor) is not FlattenExtractor:

@@ -134,8 +134,17 @@ def test_rollout_and_training_equal_those_of_sb3():
     np.testing.assert_allclose(log.points, sb3_log.points, rtol=1e-4)
 
 
-def test_policy_with_another_network_is_updated_by_sb3():
-    model = model_of(AnalyticPpo, InPlaceRolloutBuffer, (3, 1), {"net_arch": []}, rollout_of((3, 1)))
+@pytest.mark.parametrize(
+    ("network", "options"),
+    [
+        ({"net_arch": []}, {}),
+        ({"optimizer_kwargs": {"weight_decay": 0.1}}, {}),
+        ({"optimizer_class": torch.optim.AdamW}, {}),
+        ({}, {"target_kl": 9.0}),
+    ],
+)
+def test_policy_or_training_that_is_not_written_out_is_left_to_sb3(network, options):
+    model = model_of(AnalyticPpo, InPlaceRolloutBuffer, (3, 1), network, rollout_of((3, 1)), **options)
     before = parameters(model)
     model.train()
     assert model.network is None
