@@ -166,7 +166,8 @@ def _views(store: Store, prefix: str) -> Iterator[View]:
                 )
     for name, query in queries.items():
         comments = {column.name: column.doc for column in SPANS.schema.columns} if name == SPANS.name else {}
-        yield View(name, short_id(hashlib.sha256(query.encode()).hexdigest()), lambda query=query: query, comments)
+        source = json.dumps([query, comments])
+        yield View(name, short_id(hashlib.sha256(source.encode()).hexdigest()), lambda query=query: query, comments)
 
 
 def mirror_ledger(connection: duckdb.DuckDBPyConnection, ledger: Ledger, prefix: str = "") -> None:

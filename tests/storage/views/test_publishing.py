@@ -1,3 +1,4 @@
+import os
 import threading
 
 import duckdb
@@ -103,6 +104,18 @@ def test_published_again_equals_published_at_once(is_touched, store, home, monke
     publish(store)
     assert again == published(home)
     assert query_views(store, "SELECT count(*) FROM silver.clean_bars").item() == 6
+
+
+def test_damaged_file_with_its_old_times_is_published_again(store, home):
+    publish(store)
+    times = home.duckdb_file.stat()
+    content = bytearray(home.duckdb_file.read_bytes())
+    content[4096:-4096] = bytes(len(content) - 8192)
+    with home.duckdb_file.open("r+b") as file:
+        file.write(content)
+    os.utime(home.duckdb_file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    publish(store)
+    assert query_views(store, "SELECT count(*) FROM rl.runs").item() == 0
 
 
 def test_publish_removes_files_of_a_killed_publisher(store, home):
