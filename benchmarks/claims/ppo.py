@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from time import process_time
 from typing import Any
 
@@ -13,6 +14,7 @@ from benchmarks.claim import Goal, import_peer, median_ratio, report, time_round
 from nvtrader_pipelines.envs.actions import ResidualAction
 from nvtrader_pipelines.envs.observations import PerAssetObservation
 from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.market.sample import sample_panel
 from nvtrader_pipelines.policies.agents import PpoAgent, TrainingHooks
 from nvtrader_pipelines.policies.backbones import SharedAssetBackbone
@@ -21,6 +23,11 @@ WINDOW = (300, 5000)  # first and last session of the training
 SEED = 0
 HOOKS = TrainingHooks(checkpoint=lambda _: None)  # as runs have it
 PEERS_STEPS = 4096  # two rollouts of SB3's default length
+PEER_NOTE = (
+    "ratio of steps per CPU second to SB3's PPO at its defaults (one environment, 2048 steps, batch 64, 10 epochs) on "
+    "gym-trading-env at its own: one asset and two positions, so smaller networks and less bookkeeping than 20 names "
+    "and cash"
+)
 DEFAULTS = PpoAgent()
 SMALL_BATCHES = PpoAgent(  # the defaults of SB3 and FinRL
     n_envs=64, n_steps=32, batch_size=64, n_epochs=10, learning_rate=3e-4, final_learning_rate=1.0, total_timesteps=4096
@@ -45,20 +52,17 @@ def main() -> None:
     """Report steps per CPU second at SB3's and at our settings, and the ratio to a peer."""
     panel = sample_panel()
     narrow = replace(panel, features=np.zeros((*panel.eligible.shape, 0)), feature_names=())  # 422 columns
-    implementations: dict[str, Callable[[int], object]] = {
-        "defaults": lambda _: DEFAULTS.train(panel, EnvSpec(), WINDOW, SEED, HOOKS),
-        "small_batches": lambda _: SMALL_BATCHES.train(narrow, EnvSpec(), WINDOW, SEED, HOOKS),
-    }
     residual = EnvSpec(observation=PerAssetObservation(), action=ResidualAction())
-    by_sb3 = {agent: Sb3Ppo(**agent.model_dump()) for agent in (DEFAULTS, SMALL_BATCHES, SHARED)}
-    implementations |= {
-        "shared": lambda _: SHARED.train(panel, residual, WINDOW, SEED, HOOKS),
-        "shared_sb3": lambda _: by_sb3[SHARED].train(panel, residual, WINDOW, SEED, HOOKS),
-        "defaults_sb3": lambda _: by_sb3[DEFAULTS].train(panel, EnvSpec(), WINDOW, SEED, HOOKS),
-        "small_batches_sb3": lambda _: by_sb3[SMALL_BATCHES].train(narrow, EnvSpec(), WINDOW, SEED, HOOKS),
+    trainings = {
+        "defaults": (DEFAULTS, panel, EnvSpec()),
+        "small_batches": (SMALL_BATCHES, narrow, EnvSpec()),
+        "shared": (SHARED, panel, residual),
     }
-    steps = {"defaults": DEFAULTS.total_timesteps, "small_batches": SMALL_BATCHES.total_timesteps}
-    steps["shared"] = SHARED.total_timesteps
+    implementations: dict[str, Callable[[int], object]] = {}
+    for name, (agent, market, env) in trainings.items():
+        for end, trained in (("", agent), ("_sb3", Sb3Ppo(**agent.model_dump()))):
+            implementations[name + end] = partial(_train, trained, market, env)
+    steps = {name: agent.total_timesteps for name, (agent, _, _) in trainings.items()}
     module = import_peer("gym_trading_env.environments")
     if module is not None:
         implementations["peer"] = lambda _: train_peer(module)
@@ -93,8 +97,10 @@ def main() -> None:
             ratio=median_ratio(seconds, f"{name}_sb3", name),
             note="ratio to the same training by SB3's own rollouts and update, on the same network, buffer and seed",
         )
-    ours = {"small_batches": (2.0, "the same rollout, batch and epochs"), "defaults": (10.0, f"our defaults, {sizes}")}
-    for name, (goal, settings) in ours.items():
+    for name, (goal, settings) in {
+        "small_batches": (2.0, "the same rollout, batch and epochs"),
+        "defaults": (10.0, f"our defaults, {sizes}"),
+    }.items():
         ratio = median_ratio(seconds, "peer", name) * steps[name] / PEERS_STEPS if module else None
         report(
             f"ppo_{name}_against_gym_trading_env",
@@ -102,10 +108,12 @@ def main() -> None:
             "steps/s",
             Goal(ratio_at_least=goal),
             ratio=ratio,
-            note=f"ours at {settings}; ratio of steps per CPU second to SB3's PPO at its defaults (one environment, "
-            "2048 steps, batch 64, 10 epochs) on gym-trading-env at its own: one asset and two positions, so smaller "
-            "networks and less bookkeeping than 20 names and cash",
+            note=f"ours at {settings}; {PEER_NOTE}",
         )
+
+
+def _train(agent: PpoAgent, panel: MarketPanel, env: EnvSpec, _: int) -> None:
+    agent.train(panel, env, WINDOW, SEED, HOOKS)
 
 
 def train_peer(module: Any) -> None:
