@@ -62,12 +62,12 @@ def test_curves_of_a_tuning_have_a_point_per_epoch(tuned):
     epochs = store.tables.read(DPO_EPOCHS).filter(pl.col("epoch") > 0, split="train")
     assert len(trainings) == len(epochs.select("fold", "seed").unique())
     for run in trainings:
-        own = epochs.filter(fold=int(run.data.tags["fold"]), seed=int(run.data.tags["seed"]))
-        assert len(own) > 1
+        of_training = epochs.filter(fold=int(run.data.tags["fold"]), seed=int(run.data.tags["seed"]))
+        assert len(of_training) > 1
         for name in ("loss", "margin", "accuracy", "kl"):
             points = client.get_metric_history(run.info.run_id, f"train/{name}")
-            assert [point.value for point in points] == pytest.approx(own[name].to_list())
-            assert [point.step for point in points] == own["n_pairs"].cum_sum().to_list()
+            assert [point.value for point in points] == pytest.approx(of_training[name].to_list())
+            assert [point.step for point in points] == of_training["n_pairs"].cum_sum().to_list()
 
 
 def test_tuned_run_whose_start_mlflow_lacks_is_on_top(tuned):
