@@ -15,8 +15,8 @@ PURPOSES = {
     "weekly_retrain": "trains every experiment on the current market",
     "eod_ingest": "delivers and checks the prices of the day",
     "eod_rebalance": "trades the account paper after the close",
-    "weekly_autoresearch": "a search session on the market that is traded; off, since one that finds something spends "
-    "a look at the sealed window; the Dagster UI switches it on",
+    "weekly_autoresearch": "a search session on the market that is traded; off by default, since one that finds "
+    "something spends a look at the sealed window; the Dagster UI switches it on",
     "weekly_upkeep": "compacts the warehouse",
 }
 N_FIRST = 3  # schedules of the feedback loop
