@@ -1,11 +1,14 @@
-"""Server of `nvtrader` commands: each runs in a fork of a process with all imports done."""
+"""Server of `nvtrader` commands: each runs in a fork of a process with all imports done, and ends with its client."""
 
 import gc
 import json
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 
@@ -24,6 +27,7 @@ with socket.socket(socket.AF_UNIX) as server:
 sys.exit(int(code or 1))
 """
 ROOT = Path(__file__).resolve().parents[1]
+LAZY = ("nvtrader_pipelines.orchestration.materialize", "nvtrader_pipelines.service.api.server")  # with all they import
 POLL_SECONDS = 5.0  # seconds between checks that the user process is alive
 
 
@@ -53,7 +57,8 @@ def serve(address: str, user: int) -> None:
     from tests.forkserver import share_forkserver
 
     dict(LazyCommands())  # imports every command
-    import_module("nvtrader_pipelines.orchestration.materialize")  # with all that commands import lazily
+    for module in LAZY:
+        import_module(module)
     share_forkserver()
     gc.freeze()  # forks then copy no page of imported modules for garbage collection
     with socket.socket(socket.AF_UNIX) as listening:
@@ -77,7 +82,7 @@ def serve(address: str, user: int) -> None:
 
 
 def run_command(connection: socket.socket, main) -> None:
-    """Run the command of a connection in a fork, wait for it, and reply with its exit code."""
+    """Run the command of a connection in a fork, and reply with its exit code; kill it if its client has ended."""
     size, descriptors, _, _ = socket.recv_fds(connection, 8, 3)
     arguments, folder, environment = json.loads(connection.makefile("rb").read(int.from_bytes(size, "big")))
     command = os.fork()
@@ -92,8 +97,12 @@ def run_command(connection: socket.socket, main) -> None:
         sys.argv = ["nvtrader", *arguments]
         main()
         sys.exit()
+    end = os.pidfd_open(command)
+    if end not in select.select([end, connection], [], [])[0]:
+        os.kill(command, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
-    connection.sendall(str(code).encode())
+    with suppress(BrokenPipeError):
+        connection.sendall(str(code).encode())
     os._exit(0)
 
 

@@ -8,6 +8,7 @@ import gc
 import os
 import signal
 from collections.abc import Callable, Iterator
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -110,6 +111,21 @@ def _unsynced() -> Iterator[None]:
     """Leave the files of tests to the operating system: only a failure of power would lose them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm_workers() -> Iterator[None]:
+    """Fork all workers of this process from one server that has imported what any of them needs."""
+    set_preload = forkserver.set_forkserver_preload
+
+    def set_all(_: list[str]) -> None:
+        from tests.forkserver import PRELOADED
+
+        set_preload(PRELOADED)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forkserver, "set_forkserver_preload", set_all)
         yield
 
 

@@ -7,11 +7,14 @@ from multiprocessing import forkserver, get_context
 import psutil
 
 from nvtrader_pipelines.policies import training
+from nvtrader_pipelines.research import trial_pool
+
+PRELOADED = [*training.PRELOADED, trial_pool.__name__, trial_pool.SOLVER]  # what workers of any call import
 
 
 def share_forkserver() -> None:
     """Start the fork server; forks of this process use it instead of starting their own."""
-    get_context("forkserver").set_forkserver_preload(list(training.PRELOADED))
+    get_context("forkserver").set_forkserver_preload(PRELOADED)
     forkserver.ensure_running()
     forkserver._forkserver.ensure_running = lambda: None
 

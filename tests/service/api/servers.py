@@ -16,11 +16,11 @@ def free_port():
 
 
 @contextmanager
-def served(home, *options, port=None):
-    """Service of a home as a process; yields it, its URL, and its first line."""
+def served(home, *options, port=None, command=NVTRADER):
+    """Service of a home as a process of a command; yields it, its URL, and its first line."""
     port = port or free_port()
     process = subprocess.Popen(
-        [NVTRADER, "serve", "--port", str(port), *options],
+        [command, "serve", "--port", str(port), *options],
         env=environment(home) | {"NVTRADER_TOKEN": TOKEN},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -207,8 +207,8 @@ def test_raw_request_is_refused(port, request_text, status):
 
 
 @pytest.fixture(scope="module")
-def port(home):
-    with served(home) as (_, url, _):
+def port(home, fast_nvtrader):
+    with served(home, command=fast_nvtrader) as (_, url, _):
         yield int(url.rpartition(":")[2])
 
 

@@ -3,7 +3,6 @@
 import json
 import signal
 import sqlite3
-import subprocess
 import time
 from contextlib import ExitStack
 from urllib.error import HTTPError
@@ -13,7 +12,7 @@ import pytest
 
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.store import Store
-from tests.homes import NVTRADER, copy_home, environment
+from tests.homes import copy_home, nvtrader
 from tests.service.api.conftest import TOKEN
 from tests.service.api.servers import served
 
@@ -49,28 +48,21 @@ def test_end_with_twenty_open_streams_is_quick_and_silent(built_home, tmp_path):
     assert seconds < 5  # 1 s where the machine is quiet
 
 
-def test_port_that_is_taken_is_one_sentence(built_home):
-    with served(built_home) as (_, url, _):
-        again = subprocess.run(
-            [NVTRADER, "serve", "--port", url.rpartition(":")[2]],
-            env=environment(built_home),
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+def test_port_that_is_taken_is_one_sentence(built_home, fast_nvtrader):
+    with served(built_home, command=fast_nvtrader) as (_, url, _):
+        again = nvtrader(built_home, "serve", "--port", url.rpartition(":")[2], command=fast_nvtrader)
     assert again.returncode == 3
     assert again.stderr.count("\n") == 1
     assert "in use" in again.stderr
 
 
-def test_run_whose_process_was_killed_is_closed(built_home, tmp_path):
+def test_run_whose_process_was_killed_is_closed(built_home, tmp_path, fast_nvtrader):
     home = copy_home(built_home, tmp_path / "home")
     store = Store(home)
     run = store.ledger.run(store.ledger.runs()["run_id"][0])
     with sqlite3.connect(home.ledger) as ledger:
         ledger.execute("UPDATE runs SET status = 'running', pid = 1 WHERE run_id = ?", [run.run_id])
-    with served(home) as (_, url, _):
+    with served(home, command=fast_nvtrader) as (_, url, _):
         for _ in range(100):
             with urlopen(f"{url}/rl/runs", timeout=10) as answer:
                 (row,) = [row for row in json.load(answer) if row["run_id"] == run.run_id]

@@ -27,10 +27,10 @@ def chromium():
 
 
 @pytest.fixture
-def serve():
+def serve(fast_nvtrader):
     """Start services, which end after the pages that look at them."""
     with ExitStack() as stack:
-        yield lambda home, **options: stack.enter_context(served(home, **options))
+        yield lambda home, **options: stack.enter_context(served(home, **{"command": fast_nvtrader, **options}))
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def look(serve, chromium):
         yield
         del errors[n_errors:]
 
-    def open_page(url, path="/", width=1280, scheme="light"):
+    def open_page(url, path="/continuous-rl.html", width=1280, scheme="light", token=TOKEN):
         context = chromium.new_context(
             viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce", locale="en-US"
         )
@@ -60,8 +60,9 @@ def look(serve, chromium):
         context.route(lambda address: not address.startswith((url, "data:", "blob:")), block)
         context.on("weberror", lambda error: errors.append(str(error.error)))
         context.on("console", lambda message: message.type == "error" and errors.append(message.text))
+        context.request.get(f"{url}/?token={token}")  # lets the browser in as the link of the start does
         page = context.new_page()
-        page.goto(f"{url}{path}?token={TOKEN}", wait_until="domcontentloaded")
+        page.goto(url + path, wait_until="domcontentloaded")
         expect(page.locator(".skeleton")).to_have_count(0)  # every section is read
         page.tolerant = tolerant
         return page
@@ -74,7 +75,7 @@ def look(serve, chromium):
 
 
 @pytest.fixture(scope="module")
-def shared_url(built_home):
+def shared_url(built_home, fast_nvtrader):
     """Service of the shared home, only to be read."""
-    with served(built_home) as (_, url, _):
+    with served(built_home, command=fast_nvtrader) as (_, url, _):
         yield url

@@ -1,7 +1,6 @@
 """The page in Chromium: what a person sees and does."""
 
 from datetime import date
-from itertools import product
 
 import polars as pl
 import pytest
@@ -46,7 +45,14 @@ def axe_findings(page):
     return [(finding["id"], finding["nodes"][0]["html"][:200], len(finding["nodes"])) for finding in findings]
 
 
-@pytest.mark.parametrize(("scheme", "width"), list(product(["light", "dark"], [1280, 390])))
+LOOKS = [
+    ("light", 1280),
+    ("dark", 390),
+    *(pytest.param(*look, marks=pytest.mark.nightly) for look in [("dark", 1280), ("light", 390)]),
+]  # color scheme and width
+
+
+@pytest.mark.parametrize(("scheme", "width"), LOOKS)
 def test_page_is_accessible_and_never_scrolls_sideways(look, shared_url, scheme, width):
     page = look(shared_url, width=width, scheme=scheme)
     page.locator("#ratio").scroll_into_view_if_needed()
@@ -323,7 +329,7 @@ def test_run_now_launches_the_job_and_shows_its_run(serve, look, built_home, tmp
 @pytest.mark.parametrize("path", ["/continuous-rl.html", pytest.param("/lab", marks=pytest.mark.nightly)])
 def test_page_without_token_is_locked_until_its_token_is_pasted(serve, look, home, path):
     _, url, _ = serve(home)
-    page = look(url, path)
+    page = look(url, path, token="")
     halt = page.get_by_role("button", name="Halt trading").first
     expect(halt).to_have_attribute("aria-disabled", "true")
     for button in page.locator("[data-post] [type=submit], [data-run-now]").all():

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from itertools import product
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from nvtrader_pipelines.storage.specs import read_experiment
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import copy_home, expose_run, run_of, small_home
 from tests.service.api.conftest import AUTHORIZED, TOKEN, client_of
-from tests.service.api.page.test_browser import axe_findings
+from tests.service.api.page.test_browser import LOOKS, axe_findings
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[4]
@@ -33,18 +32,6 @@ PAGES = ("/lab", "/lab/components", "/lab/scoreboard")
 def learned(built_home):
     """Run of the shared home that learned."""
     return next(run for run in library_runs(Store(built_home)) if run.agent == "ppo")
-
-
-@pytest.fixture
-def look_at(look):
-    """Open a page of the Lab as the link of the start lets a browser in."""
-
-    def open_page(url, path, **options):
-        page = look(url, **options)
-        page.goto(url + path, wait_until="domcontentloaded")
-        return page
-
-    return open_page
 
 
 def test_pages_name_their_own_files_only(client, learned):
@@ -127,9 +114,9 @@ def test_levered_run_has_its_gross_and_financing(client, learned, built_home, tm
     assert "<dt>Financing a year</dt><dd>2.52\u00a0%" in page
 
 
-@pytest.mark.parametrize(("scheme", "width"), list(product(["light", "dark"], [1280, 390])))
-def test_page_of_a_run_is_accessible_and_never_scrolls_sideways(look_at, shared_url, learned, scheme, width):
-    page = look_at(shared_url, f"/lab/runs/{learned.run_id}", width=width, scheme=scheme)
+@pytest.mark.parametrize(("scheme", "width"), LOOKS)
+def test_page_of_a_run_is_accessible_and_never_scrolls_sideways(look, shared_url, learned, scheme, width):
+    page = look(shared_url, f"/lab/runs/{learned.run_id}", width=width, scheme=scheme)
     for plot in ("equity", "rewards", "weights", "training"):
         page.locator(f"#plot-{plot}").scroll_into_view_if_needed()
         expect(page.locator(f"#plot-{plot} .main-svg").first).to_be_attached()
@@ -138,30 +125,30 @@ def test_page_of_a_run_is_accessible_and_never_scrolls_sideways(look_at, shared_
 
 
 @pytest.mark.parametrize("path", [*PAGES, "/report"])
-def test_pages_are_accessible(look_at, shared_url, path):
-    page = look_at(shared_url, path)
+def test_pages_are_accessible(look, shared_url, path):
+    page = look(shared_url, path)
     assert axe_findings(page) == []
     page.set_viewport_size({"width": 390, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
-def test_episodes_of_the_tests_are_listed_by_account_and_fold(look_at, shared_url, client, learned):
-    page = look_at(shared_url, f"/lab/runs/{learned.run_id}")
+def test_episodes_of_the_tests_are_listed_by_account_and_fold(look, shared_url, client, learned):
+    page = look(shared_url, f"/lab/runs/{learned.run_id}")
     rows = client.get(f"/rl/runs/{learned.run_id}/episodes?phase=test&limit=500").json()["rows"]
     expect(page.locator("#episodes-rows tr")).to_have_count(len(rows))
     expect(page.locator("#episodes-head")).to_contain_text("Reward")
 
 
 @pytest.mark.parametrize("kind", ["reward", "observation"])
-def test_builder_previews_what_an_agent_would_see(look_at, shared_url, learned, kind):
-    page = look_at(shared_url, f"/lab/build?like={learned.partition_key}")
+def test_builder_previews_what_an_agent_would_see(look, shared_url, learned, kind):
+    page = look(shared_url, f"/lab/build?like={learned.partition_key}")
     page.get_by_role("button", name=f"Preview the {kind}").click()
     expect(page.locator("#previewed tbody tr").first).to_be_visible()
     assert axe_findings(page) == []
 
 
-def test_slider_and_keys_replay_decision_by_decision(look_at, shared_url, learned):
-    page = look_at(shared_url, f"/lab/runs/{learned.run_id}")
+def test_slider_and_keys_replay_decision_by_decision(look, shared_url, learned):
+    page = look(shared_url, f"/lab/runs/{learned.run_id}")
     place = page.locator("#place")
     expect(place).to_contain_text("decision 1 of")
     names = page.locator("#now-weights tr").count()
@@ -196,9 +183,9 @@ def test_replay_of_a_run_names_its_parent_and_can_be_replayed(built_home, learne
     assert client.get(f"/lab/runs/{run.run_id}/decisions/{fold}").json()["decisions"]
 
 
-def test_library_filters_and_compares(serve, look_at, swept_home):
+def test_library_filters_and_compares(serve, look, swept_home):
     _, url, _ = serve(swept_home)
-    page = look_at(url, "/lab")
+    page = look(url, "/lab")
     rows = page.locator("#runs tbody tr:visible")
     n_all = rows.count()
     page.locator("#of-agent").select_option("ppo")
@@ -215,17 +202,17 @@ def test_library_filters_and_compares(serve, look_at, swept_home):
     assert axe_findings(page) == []
 
 
-def test_component_is_found_by_a_field(look_at, shared_url):
-    page = look_at(shared_url, "/lab/components")
+def test_component_is_found_by_a_field(look, shared_url):
+    page = look(shared_url, "/lab/components")
     page.locator("#wanted").fill("learning_rate")
     expect(page.locator("#agents")).to_be_visible()
     expect(page.locator("#sources")).to_be_hidden()
 
 
-def test_trading_is_halted_from_the_lab(serve, look_at, built_home, tmp_path):
+def test_trading_is_halted_from_the_lab(serve, look, built_home, tmp_path):
     home = copy_home(built_home, tmp_path / "home")
     _, url, _ = serve(home)
-    page = look_at(url, "/lab")
+    page = look(url, "/lab")
     page.keyboard.press("h")
     page.get_by_label("Reason (may stay empty)").fill("prices look wrong")
     page.keyboard.press("Enter")
@@ -235,17 +222,17 @@ def test_trading_is_halted_from_the_lab(serve, look_at, built_home, tmp_path):
 
 
 @pytest.mark.nightly
-def test_trading_is_halted_from_the_lab_without_a_reason(serve, look_at, built_home, tmp_path):
+def test_trading_is_halted_from_the_lab_without_a_reason(serve, look, built_home, tmp_path):
     home = copy_home(built_home, tmp_path / "home")
     _, url, _ = serve(home)
-    page = look_at(url, "/lab")
+    page = look(url, "/lab")
     page.get_by_role("button", name="Halt trading").first.click()
     page.locator("#halt button[type=submit]").click()
     expect(page.locator(".kill")).to_contain_text("Trading is halted")
 
 
-def test_builder_begins_like_a_version_and_shows_problems_beside_fields(look_at, shared_url, learned):
-    page = look_at(shared_url, f"/lab/build?like={learned.partition_key}")
+def test_builder_begins_like_a_version_and_shows_problems_beside_fields(look, shared_url, learned):
+    page = look(shared_url, f"/lab/build?like={learned.partition_key}")
     expect(page.locator("#state")).to_contain_text(f"valid: {learned.experiment}-2@")
     assert axe_findings(page) == []
     lookback = page.locator("#field-environment-lookback")
@@ -264,8 +251,8 @@ def test_builder_begins_like_a_version_and_shows_problems_beside_fields(look_at,
     expect(page.locator("#yaml")).to_have_value(re.compile(r"lookback: 7\n"))
 
 
-def test_yaml_and_form_of_the_builder_are_one_experiment(look_at, shared_url, learned):
-    page = look_at(shared_url, f"/lab/build?like={learned.partition_key}")
+def test_yaml_and_form_of_the_builder_are_one_experiment(look, shared_url, learned):
+    page = look(shared_url, f"/lab/build?like={learned.partition_key}")
     yaml = page.locator("#yaml")
     yaml.fill(re.sub(r"rebal_freq: \d+", "rebal_freq: 3", yaml.input_value()))
     yaml.press("Tab")
@@ -305,10 +292,10 @@ def shown_text(value):
     return f"{value:.17g}" if isinstance(value, float) and value == int(value) else str(value).replace("e-0", "e-")
 
 
-def test_form_of_the_builder_shows_the_resolved_spec(serve, look_at, home):
+def test_form_of_the_builder_shows_the_resolved_spec(serve, look, home):
     """Of every shipped experiment and example, also the fields that the canonical form leaves out."""
     _, url, _ = serve(home)
-    page = look_at(url, "/lab/build")
+    page = look(url, "/lab/build")
     files = [path for folder in ("data/experiments", "docs/examples") for path in (ROOT / folder).rglob("*.yaml")]
     assert len(files) >= 13
     for spec in (read_experiment(path) for path in sorted(files) if path.name != "base.yaml"):
@@ -322,9 +309,9 @@ def test_form_of_the_builder_shows_the_resolved_spec(serve, look_at, home):
         assert {name: shown.get(name, "") for name in fields} == fields
 
 
-def test_field_that_is_left_out_by_default_is_changed_and_changed_back(serve, look_at, home):
+def test_field_that_is_left_out_by_default_is_changed_and_changed_back(serve, look, home):
     _, url, _ = serve(home)
-    page = look_at(url, "/lab/build")
+    page = look(url, "/lab/build")
     select, yaml = page.locator("#field-environment-pipeline"), page.locator("#yaml")
     expect(select).to_have_value("false")
     select.select_option("true")

@@ -16,7 +16,7 @@ from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.training_curve_file import append_point
-from tests.homes import copy_home
+from tests.homes import NVTRADER, copy_home
 from tests.markets import synthetic_bars, synthetic_sessions
 from tests.research.search_homes import land, market, new_session, run, search_home
 from tests.service.api.servers import free_port
@@ -96,7 +96,7 @@ def test_killed_service_leaves_no_gap_in_the_curve(serve, look, home):
     wait_until(page, f"{CURVE}.includes(300)")
     with page.tolerant():
         process.kill()
-        process.wait()
+        process.communicate()
         expect(page.locator("#conn")).to_contain_text("Reconnecting")
         expect(page.locator("#lost")).to_be_visible()
         add_points(home, 400, 500)
@@ -210,7 +210,7 @@ def test_row_that_moves_up_keeps_the_focus(look, shared_url):
 
 
 def test_every_tab_says_that_a_service_hangs(serve, look, home):
-    process, url, _ = serve(home)
+    process, url, _ = serve(home, command=NVTRADER)
     first = look(url)
     second = first.context.new_page()
     second.goto(f"{url}/continuous-rl.html", wait_until="domcontentloaded")
