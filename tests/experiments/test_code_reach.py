@@ -113,7 +113,15 @@ OPEN = sorted(name for name, family in FAMILIES.items() if is_open(family))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("in_own_module", [pytest.param(True, marks=pytest.mark.nightly), False])
+def test_members_added_to_all_open_families_change_no_shipped_run(package):
+    before = run_codes()
+    for family in OPEN:
+        add_member(package, FAMILIES[family], in_own_module=False)
+    assert run_codes() == before
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("in_own_module", [True, False])
 @pytest.mark.parametrize("family", OPEN)
 def test_member_added_to_an_open_family_changes_no_shipped_run(package, family, in_own_module):
     before = run_codes()

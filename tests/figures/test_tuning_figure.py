@@ -35,8 +35,14 @@ def some_epochs(n, splits=("train", "stop")):
 
 
 @pytest.mark.parametrize("auc", [CHANCE, SKILL], ids=["chance", "skill"])
-@pytest.mark.parametrize("splits", [("train", "stop"), ("train",)], ids=["stop", "train_only"])
-@pytest.mark.parametrize("n", [1, 3, 60])
+@pytest.mark.parametrize(
+    ("n", "splits"),
+    [
+        (1, ("train",)),
+        (60, ("train", "stop")),
+        *(pytest.param(*case, marks=pytest.mark.nightly) for case in [(1, ("train", "stop")), (60, ("train",))]),
+    ],
+)
 def test_figure_of_any_number_of_epochs_is_one_slide_clear_of_the_edges(n, splits, auc, tmp_path):
     image = pixels(tuning_figure(some_epochs(n, splits), auc, BINS, "tuned").png(), tmp_path)
     assert image.shape[:2] == (900, 1599)

@@ -64,15 +64,20 @@ def rewrite(tables, version):
     tidy(tables, dt.datetime.now(dt.UTC) + dt.timedelta(days=30))
 """,
 )
-WRITER = (
+# A child per name rewrites its own run and a contended one.
+WRITERS = (
     PRELUDE
     + """
-name, n_writes = sys.argv[2], int(sys.argv[3])
-tables = Store(home).tables
-for version in range(n_writes):
-    for run in (name, "contended"):
-        rows = run_rows(EQUITY_CURVES, run, 50, equity=float(version), policy=name)
-        tables.replace(EQUITY_CURVES, rows, run_keys(run))
+for name in sys.argv[3:]:
+    if os.fork() == 0:
+        tables = Store(home).tables
+        for version in range(int(sys.argv[2])):
+            for run in (name, "contended"):
+                rows = run_rows(EQUITY_CURVES, run, 50, equity=float(version), policy=name)
+                tables.replace(EQUITY_CURVES, rows, run_keys(run))
+        os._exit(0)
+for _ in sys.argv[3:]:
+    assert os.wait()[1] == 0
 """
 )
 
@@ -117,10 +122,9 @@ def test_upkeep_killed_at_any_moment_is_completed_by_the_next(tables, home, mome
 @pytest.mark.slow
 def test_concurrent_writers_on_a_new_warehouse_lose_no_rows(tables, home):
     names = ["one", "two", "three"]
-    writers = [start(WRITER, home.root, name, 4) for name in names]
-    for writer in writers:
-        writer.communicate(timeout=240)
-    assert [writer.returncode for writer in writers] == [0, 0, 0]
+    with start(WRITERS, home.root, 4, *names) as writers:
+        writers.communicate(timeout=240)
+    assert writers.returncode == 0
     rows = tables.read(EQUITY_CURVES)
     for name in names:
         assert rows.filter(pl.col("run_id") == name)["equity"].to_list() == [3.0] * 50

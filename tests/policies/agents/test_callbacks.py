@@ -89,7 +89,7 @@ def test_recorded_episodes_are_whole_and_numbered_by_start(make):
 
 
 def test_sampler_records_the_stated_share_of_whole_episodes():
-    total = 8 * TOTAL
+    total = 4 * TOTAL
     rates = (1.0, 0.3)
     everything, sample = (trained(a2c, PANEL, TrainingHooks(sample_rate=rate), total=total)[1] for rate in rates)
     numbers = sample.rollouts["episode"].unique()

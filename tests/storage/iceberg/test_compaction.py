@@ -111,16 +111,16 @@ def test_pinned_snapshot_survives_commits_expiry_and_compaction(tables, monkeypa
     run = run_rows(RUNS, "r", 1, snapshot_ids=json.dumps({CLEAN_BARS.name: pinned}))
     tables.replace(RUNS, run, {"run_id": ["r"]})
     digest = tables.read(CLEAN_BARS).hash_rows(seed=0).to_list()
-    for i in range(98):
+    for i in range(30):
         tables.replace(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020], float(i)), {"year": [2020]})
     for file in ("a.csv", "b.csv"):
-        named = bar_rows(CLEAN_BARS, [2020], 98.0).with_columns(file=pl.lit(file))
+        named = bar_rows(CLEAN_BARS, [2020], 30.0).with_columns(file=pl.lit(file))
         tables.replace(CLEAN_BARS, named, {"year": [2020], "file": [file]})
     tidy(tables, LATER)
     assert len(tables.load(CLEAN_BARS).snapshots()) == 2
     assert tables.read(CLEAN_BARS, snapshot_id=pinned).hash_rows(seed=0).to_list() == digest
     assert tables.describe(CLEAN_BARS).n_files == 2
-    assert tables.read(CLEAN_BARS, {"file": ["a.csv", "b.csv"]})["adj_close"].unique().to_list() == [98.0]
+    assert tables.read(CLEAN_BARS, {"file": ["a.csv", "b.csv"]})["adj_close"].unique().to_list() == [30.0]
 
 
 def test_old_snapshots_expire_during_commits(tables):
