@@ -73,7 +73,7 @@ def test_links_of_a_page_have_targets(page):
 
 def test_routes_page_has_every_route_and_the_fields_of_bodies():
     text = routes()
-    assert text.count("\n### `") == 65
+    assert text.count("\n### `") == 66
     assert "### `POST /api/nemorl/train`" in text
     assert "| `total_timesteps` | body | integer or null | Steps of each fold and seed" in text
     assert "Ours" in text

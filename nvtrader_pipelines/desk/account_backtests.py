@@ -1,4 +1,4 @@
-"""Backtests of accounts: the same policy over the same sessions, as in walk-forward tests."""
+"""Backtests of accounts: the same policy over the same sessions, as in walk-forward tests, and other references."""
 
 from datetime import date
 
@@ -8,6 +8,7 @@ import polars as pl
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.experiments.deployment import Deployment, deploy
+from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.storage.store import Store
 
 
@@ -32,17 +33,21 @@ def open_deployment(store: Store, run_id: str, policy: str) -> Deployment:
 
 
 def account_backtest(deployment: Deployment, opened: date, last: date) -> pl.DataFrame:
-    """Backtest an account that opens in cash at one close and trades until another.
+    """Backtest an account that opens in cash at one close and trades until another, and 1/N beside it.
 
     Returns:
-        session, equity and net_return.
+        session, equity, net_return and equal_weight, the equity of 1/N.
 
     Raises:
         ValueError: if there is no session in between.
     """
-    panel = deployment.panel
+    panel, one_n = deployment.panel, EqualWeight()
     start, end = (panel.index_of(np.datetime64(day)) for day in (opened, last))
     fold = Fold(0, 0, 0, start + 1, end)
-    account = PolicyAccount(deployment.policy, "ensemble", (None,), (deployment.fold_policies,))
-    record = backtest(panel, deployment.spec.environment, [fold], [account])
-    return record.equity_curves.select("session", "equity", "net_return")
+    accounts = [
+        PolicyAccount(deployment.policy, "ensemble", (None,), (deployment.fold_policies,)),
+        PolicyAccount(one_n.kind, "baseline", (None,), (one_n.start(),)),
+    ]
+    curves = backtest(panel, deployment.spec.environment, [fold], accounts).equity_curves
+    own, other = (curves.filter(pl.col("policy") == account.name) for account in accounts)
+    return own.select("session", "equity", "net_return").with_columns(equal_weight=other["equity"])

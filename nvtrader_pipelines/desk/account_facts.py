@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 from typing import Self
 
@@ -12,6 +13,7 @@ from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.orders import Fill
 from nvtrader_pipelines.execution.plan_records import PlanRecord, halted_session_events, plan_records
 from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.storage.home import Home
@@ -40,6 +42,11 @@ class AccountFacts:
         events = store.audit.events(name)
         Journal(store.audit, name).require_book_covers_audit(book.index())
         return cls(name, book.states(), events, plan_records(events), store.switch.halt_reason())
+
+    @cached_property
+    def fills(self) -> Sequence[Fill]:
+        """Fills, oldest first."""
+        return [Fill.model_validate(event.detail["fill"]) for event in self.events if event.kind == "filled"]
 
     @property
     def halted_sessions(self) -> list[date]:
@@ -78,20 +85,35 @@ def require_history(store: Store, account: str, days: tuple[date | None, date | 
 
 def find_backtest(store: Store, facts: AccountFacts) -> tuple[pl.DataFrame | None, str]:
     """Back-test of an account since its opening, or the reason why there is none."""
-    from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
-
-    opening, *sessions = facts.states
-    traded = {(state.run_id, state.policy) for state in facts.states}
-    if read_account(store.home, facts.name).is_live:
-        return None, "the account is at a broker, whose fills differ from assumed ones"
-    if not sessions:
-        return None, "no session has been traded yet"
-    if len(traded) > 1:
-        return None, f"{len(traded)} policies have traded on the account"
+    if missing := backtest_problem(store, facts):
+        return None, missing
     try:
-        return account_backtest(open_deployment(store, *traded.pop()), opening.session, sessions[-1].session), ""
+        return run_references(store, facts), ""
     except ValueError as error:  # the market has changed since; the policy need not be the active one
         return None, str(error)
+
+
+def backtest_problem(store: Store, facts: AccountFacts) -> str:
+    """Reason why an account cannot have a back-test; empty if it can."""
+    n_policies = len({(state.run_id, state.policy) for state in facts.states})
+    if read_account(store.home, facts.name).is_live:
+        return "the account is at a broker, whose fills differ from assumed ones"
+    if len(facts.states) < 2:
+        return "no session has been traded yet"
+    return f"{n_policies} policies have traded on the account" if n_policies > 1 else ""
+
+
+def run_references(store: Store, facts: AccountFacts) -> pl.DataFrame:
+    """Back-test the last policy of an account and 1/N since its opening, as by `account_backtest`.
+
+    Raises:
+        StorageError: if the policy's run or its market is gone.
+        ValueError: if they do not fit each other.
+    """
+    from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
+
+    first, last = facts.states[0], facts.states[-1]
+    return account_backtest(open_deployment(store, last.run_id, last.policy), first.session, last.session)
 
 
 def draw_account(home: Home, facts: AccountFacts, backtest: pl.DataFrame | None) -> Path:

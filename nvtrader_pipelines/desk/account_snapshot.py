@@ -6,10 +6,10 @@ from datetime import date
 from nvtrader_pipelines.components.document import Document, PartialDocument
 from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.desk.account_facts import AccountFacts
+from nvtrader_pipelines.desk.positions import Position, positions
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.plan import Finding
 from nvtrader_pipelines.execution.plan_records import PlanRecord, PlanStatus
-from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.promotion.recency import eligibility_message
 from nvtrader_pipelines.promotion.rounds import newer_run_message
@@ -23,16 +23,6 @@ class ActivePolicyFacts(Document):
     run_id: str
     may_trade: str  # until when it may begin to, or why it may not
     newer: str | None  # message on a newer run of its experiment
-
-
-class Position(Document):
-    """Shares held of a name at a close."""
-
-    symbol: str
-    shares: float
-    price: float  # account currency, adjusted
-    value: float
-    weight: float  # of equity
 
 
 class Acceptance(Document):
@@ -59,6 +49,7 @@ class AccountSnapshot(PartialDocument):
     """Current state of an account; the fields with defaults are set once it is opened."""
 
     kind: str  # simulated, or a broker's
+    currency: str  # of the account
     active_policy: ActivePolicyFacts | None
     account: str
     kill_switch: str | None  # why it is engaged
@@ -92,11 +83,12 @@ def account_snapshot(store: Store, name: str) -> AccountSnapshot:
         StorageError: if the account does not exist, or its book, the audit or the active policy cannot be read.
         ExecutionError: if the book lacks events that the audit has.
     """
-    kind, active = read_account(store.home, name).kind, read_active(store)
+    spec, active = read_account(store.home, name), read_active(store)
     facts = AccountFacts.of(store, name)
     *_, last = (None, *facts.records.values())
     fields = {
-        "kind": kind,
+        "kind": spec.kind,
+        "currency": spec.currency,
         "active_policy": active and _active_policy(store, active),
         "account": facts.name,
         "kill_switch": facts.halt_reason,
@@ -121,24 +113,13 @@ def _active_policy(store: Store, active: ActivePolicy) -> ActivePolicyFacts:
 def _holdings(facts: AccountFacts) -> dict[str, object]:
     """Fields of an opened account."""
     state = facts.states[-1]
-    weights = dict(zip(state.symbols, state.weights, strict=True))
     names = ("session", "equity", "value", "ruin", "capital", "net_return", "drawdown", "gross", "gross_before_cap")
     names += ("financing", "policy", "run_id", "differences")
-    positions = [
-        Position(
-            symbol=name,
-            shares=shares,
-            price=state.prices[name],
-            value=shares * state.prices[name],
-            weight=weights[name],
-        )
-        for name, shares in sorted(state.shares.items(), key=lambda item: -weights[item[0]])
-    ]
     return {
         **{name: getattr(state, name) for name in names},
-        "cash": weights[CASH] * state.value,
-        "cash_weight": weights[CASH],
-        "positions": positions,
+        "cash": state.weights[-1] * state.value,
+        "cash_weight": state.weights[-1],
+        "positions": positions(facts),
         "accepted": _acceptance(facts.events, state.session),
     }
 

@@ -70,6 +70,10 @@ class AccountState(BaseModel):
         """Sum of absolute weights of names."""
         return sum(map(abs, self.weights[:-1]))
 
+    def profit_since(self, before: Self) -> float:
+        """Account currency gained since the close before, without deposits and withdrawals."""
+        return self.value - before.value - self.flow
+
     @property
     def ruin(self) -> str:
         """Sentence that the account lost everything, so that nothing is decided for it; empty if it has not."""

@@ -3,21 +3,16 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.execution.brokers.simulated_market import SimulatedMarket
-from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.preferences.decisions import DecisionRow
 from nvtrader_pipelines.preferences.outcomes import OutcomeMarket, Outcomes, decision_outcomes
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.panel_prices import read_prices
+from nvtrader_pipelines.storage.panel_prices import read_prices, read_spy_returns
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import OUTCOMES, RETURNS
-
-SPY = "SPY"
+from nvtrader_pipelines.storage.tables import OUTCOMES
 
 
 def write_outcomes(store: Store, rows: Sequence[DecisionRow], now: datetime) -> Outcomes:
@@ -54,18 +49,8 @@ def open_market(store: Store, partition_key: str, account: str) -> OutcomeMarket
         settings = None
     slippage = settings.slippage_bps if settings else 0.0
     market = SimulatedMarket.from_environment(panel, spec.environment, read_prices(store.tables, panel), slippage)
-    return OutcomeMarket(panel, market.legs, market.cost, _spy_returns(store, panel))
-
-
-def _spy_returns(store: Store, panel: MarketPanel) -> NDArray[np.float64] | None:
-    """Close-to-close returns (T,) of SPY in the panel's sessions, NaN without a bar; None if the market lacks it."""
-    where = {"source": [panel.source], "symbol": [SPY]}
-    bars = store.tables.read(RETURNS, where, ["session", "close_return"])
-    if bars.is_empty():
-        return None
-    sessions = pl.DataFrame({"session": panel.sessions}, schema={"session": pl.Date})
-    returns = sessions.join(bars, on="session", how="left", maintain_order="left")["close_return"]
-    return returns.to_numpy().astype(np.float64)
+    sessions = pl.Series("session", panel.sessions, pl.Date)
+    return OutcomeMarket(panel, market.legs, market.cost, read_spy_returns(store.tables, panel.source, sessions))
 
 
 def read_outcomes(store: Store) -> pl.DataFrame:

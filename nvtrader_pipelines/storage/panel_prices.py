@@ -1,15 +1,17 @@
-"""Prices of a panel's names, from the bars behind the panel; orders are sized with them."""
+"""Prices of a panel's names, from the bars behind the panel, with which orders are sized, and returns of SPY."""
 
 import numpy as np
 import polars as pl
 
+from nvtrader_pipelines.components.arrays import FloatArray
 from nvtrader_pipelines.execution.orders import PanelPrices
 from nvtrader_pipelines.market.history import bar_arrays, forward_fill
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
-from nvtrader_pipelines.storage.tables import CLEAN_BARS
+from nvtrader_pipelines.storage.tables import CLEAN_BARS, RETURNS
 
+SPY = "SPY"  # exchange-traded fund of the S&P 500, the index of US stocks
 COLUMNS = ("session", "symbol", "open", "close", "adj_close", "volume")
 
 
@@ -44,3 +46,12 @@ def read_prices(tables: Warehouse, panel: MarketPanel) -> PanelPrices:
         last_closes=forward_fill(closes)[begin:],
         volumes=arrays["volume"][begin:],
     )
+
+
+def read_spy_returns(tables: Warehouse, source: str, sessions: pl.Series) -> FloatArray | None:
+    """Read close-to-close returns (T,) of SPY in sessions of a market, NaN without a bar; None if it has no SPY."""
+    bars = tables.read(RETURNS, {"source": [source], "symbol": [SPY]}, ["session", "close_return"])
+    if bars.is_empty():
+        return None
+    returns = pl.DataFrame({"session": sessions}).join(bars, on="session", how="left", maintain_order="left")
+    return returns["close_return"].to_numpy().astype(np.float64)

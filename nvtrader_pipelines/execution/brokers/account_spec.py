@@ -8,6 +8,7 @@ from nvtrader_pipelines.components.component import Component
 
 Weight = Annotated[float, Field(ge=0.0, le=1.0)]
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
+Currency = Annotated[str, Field(pattern=r"^[A-Z]{3,4}$")]  # code by ISO 4217, or of a coin
 KEY_ID, SECRET_KEY = "APCA_API_KEY_ID", "APCA_API_SECRET_KEY"  # environment variables, named as in Alpaca's tools
 LIVE_HOST = "api.alpaca.markets"
 LOOPBACK = {"127.0.0.1", "localhost", "[::1]"}
@@ -19,6 +20,7 @@ class SimulatedAccountSpec(Component):
     kind: Literal["simulated"] = "simulated"
     is_live: ClassVar[bool] = False  # whether orders go to a broker
     capital: PositiveFloat = 1_000_000.0  # account currency, at the opening
+    currency: Currency = "USD"  # of the market's prices, and so of the account
     whole_shares: bool = False  # orders are rounded down to whole shares
     min_order: NonNegativeFloat = 0.0  # account currency; a smaller order is not placed
     skip_below: Weight = 0.0  # absolute change of weight; a smaller one makes no order
@@ -40,6 +42,7 @@ class AlpacaAccountSpec(Component):
     is_live: ClassVar[bool] = True
     slippage_bps: ClassVar[float] = 0.0  # its fills are the broker's
     acknowledge: ClassVar[bool] = False  # soft findings wait for a person
+    currency: ClassVar[str] = "USD"
     paper: bool = True  # Alpaca's paper trading; False trades with money
     whole_shares: bool = False  # orders are rounded down to whole shares
     min_order: NonNegativeFloat = 1.0  # US dollars; Alpaca rejects fractional orders below one

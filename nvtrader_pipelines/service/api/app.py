@@ -20,7 +20,7 @@ from nvtrader_pipelines.service.api import chart_reading, desk, lab, nemorl, pro
 from nvtrader_pipelines.service.api.access import PAGE_POLICY, Access
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.mount import operation_routes
-from nvtrader_pipelines.service.api.page import lab_pages
+from nvtrader_pipelines.service.api.page import account_pages, lab_pages
 from nvtrader_pipelines.service.api.page import routes as page_routes
 from nvtrader_pipelines.service.api.page.live_page import LivePage, PageStream
 from nvtrader_pipelines.service.api.problems import MEDIA_TYPE, Problem, handle_problems, problem_response
@@ -100,7 +100,7 @@ def create_app(store: Store, access: Access, by: str) -> FastAPI:
     )
     app.state.context, app.state.streams, app.state.page = shared, streams, page
     handle_problems(app)
-    modules = (nemorl, chart_reading, rl, lab, progress_stream, desk, page_routes, lab_pages)
+    modules = (nemorl, chart_reading, rl, lab, progress_stream, desk, page_routes, lab_pages, account_pages)
     for routes in (*map(operation_routes, FAMILIES), *(module.routes for module in modules)):
         app.include_router(routes)
 

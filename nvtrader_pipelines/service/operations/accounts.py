@@ -10,6 +10,7 @@ from nvtrader_pipelines.service.operations.operation import Family, Flags, opera
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.desk.account_activity import AccountActivity
+    from nvtrader_pipelines.desk.account_history import AccountHistory
     from nvtrader_pipelines.desk.account_snapshot import AccountSnapshot
     from nvtrader_pipelines.execution.audit import AuditEvent
 
@@ -34,6 +35,20 @@ class Accounts(Family):
         from nvtrader_pipelines.desk.account_snapshot import account_snapshot
 
         return account_snapshot(self.store, account)
+
+    @operation("nvtrader portfolio history --account paper", route="GET /api/portfolio/history", is_kept=True)
+    def history(self, *, account: Account = "paper") -> "AccountHistory":
+        """Show an account's past: figures since its opening, months, orders with their slippage, and decided plans.
+
+        Slippage is against the price at which the back-test fills. The excess of a plan is what its decision brought
+        over the other choice in five sessions, as `preferences.outcomes` has it.
+
+        Raises:
+            NotFoundError: if there is no such account.
+        """
+        from nvtrader_pipelines.desk.account_history import account_history
+
+        return account_history(self.store, account)
 
     @operation(
         'nvtrader portfolio accept-differences --reason "bought ten by hand"',

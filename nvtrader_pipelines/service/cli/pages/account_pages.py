@@ -4,14 +4,17 @@ from collections.abc import Sequence
 from datetime import date
 
 import polars as pl
+import polars.selectors
 
-from nvtrader_pipelines.components.document import frame_of
+from nvtrader_pipelines.components.document import Document, frame_of
 from nvtrader_pipelines.desk.account_activity import AccountActivity, BacktestComparison, NoBacktest
 from nvtrader_pipelines.desk.account_snapshot import AccountSnapshot, LastPlan
 from nvtrader_pipelines.evaluation.formats import annual_cell, format_interval
 from nvtrader_pipelines.evaluation.short_samples import short_note
 from nvtrader_pipelines.service.cli.family_commands import Answer
 from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part
+
+ROUNDED = polars.selectors.float().round(2)
 
 
 def print_snapshot(snapshot: AccountSnapshot) -> None:
@@ -41,8 +44,31 @@ def _print_positions(snapshot: AccountSnapshot) -> None:
     rows = frame_of(snapshot.positions)
     if len(rows):
         shown = rows.with_columns(pl.col("shares").round(4), (100.0 * pl.col("weight")).alias("weight"))
-        rows = shown.with_columns(pl.col("price", "value", "weight").round(2)).rename({"weight": "weight %"})
-    print_part("positions", rows, "all in cash")
+        rows = shown.with_columns(pl.col("price", "value", "weight", "profit").round(2)).rename({"weight": "weight %"})
+    print_part(f"positions, money in {snapshot.currency}", rows, "all in cash")
+
+
+def print_history(answer: Answer) -> None:
+    """Print the past of an account, newest rows first."""
+    history = answer.document
+    if history.activity is None:
+        account = answer.arguments["account"]
+        print_line(f"{account} has not traded yet: nvtrader trade --account {account}")
+        return
+    print_account(history.activity)
+    months = frame_of(history.months[::-1]).with_columns((100.0 * pl.col("total_return")).alias("return %"))
+    print_part("months", months.select("month", "n_sessions", "return %", "profit").with_columns(ROUNDED), "")
+    print_part("orders", _rows(history.orders, "slippage"), "none yet", ["reason"])
+    print_part("plans", _rows(history.plans, "turnover", "excess"), "none yet", ["reason"])
+
+
+def _rows(rows: Sequence[Document], *fractions: str) -> pl.DataFrame:
+    """Rows with fractions in percent, rounded."""
+    if not rows:
+        return pl.DataFrame()
+    frame = frame_of(rows)
+    percent = frame.with_columns((100.0 * pl.col(name).cast(pl.Float64)).alias(name) for name in fractions)
+    return percent.rename({name: f"{name} %" for name in fractions}).with_columns(ROUNDED)
 
 
 def _gross_line(snapshot: AccountSnapshot) -> str:
@@ -164,6 +190,7 @@ def _backtest_line(backtest: BacktestComparison | NoBacktest | None) -> str:
 
 
 PAGES = {
+    "history": print_history,
     "show": lambda answer: print_snapshot(answer.document),
     "accept_differences": print_acceptance,
     "reset": print_reset,

@@ -61,6 +61,28 @@ const CHARTS = {
     key("gross", lines.map(([tone, name, values]) => [tone, "solid", name, `at most ${format(Math.max(...values))}`]));
     return [lines.map(([tone, name, y]) => ({ x: sessions, y, mode: "lines", name, line: { color: color(tone), width: 1.25 }, hovertemplate: "%{x}: %{y:.2f}<extra>%{fullData.name}</extra>" })), layout({ xaxis: axis({ showgrid: false }), yaxis: axis({ nticks: 6, title: titled("gross") }) })];
   },
+  async account() { // equity of an account beside its references
+    const { sessions, equity, drawdown, missing } = await readCurves(), names = Object.keys(equity);
+    const style = (name) => ({ account: ["--c-policy", "solid"], equal_weight: STYLES.equal_weight, back_test: ["--c-sky", "dash"] }[name] ?? ["--c-anchor", "dashdot"]);
+    $("#missing").textContent = missing ? `There is no back-test: ${missing}.` : "";
+    key("account", names.map((name) => [...style(name), readable(name), percent((equity[name].at(-1) ?? 1) - 1, 2, true)]));
+    const traces = names.toReversed().map((name) => { const [tone, dash] = style(name); return { x: sessions, y: equity[name], mode: sessions.length > 2 ? "lines" : "lines+markers", name: readable(name), line: { color: color(tone), dash, width: name === "account" ? 2.5 : 1.5 }, hovertemplate: "%{x}: %{y:.4f}×<extra>%{fullData.name}</extra>" }; });
+    traces.push({ x: sessions, y: drawdown.map((value) => -value), yaxis: "y2", mode: "lines", name: "drawdown", line: { color: color("--c-policy"), width: 1.25 }, hovertemplate: "%{x}: %{y:.2%}<extra>%{fullData.name}</extra>" });
+    return [traces, layout({ xaxis: axis({ showgrid: false, anchor: "y2" }), yaxis: axis({ domain: [0.36, 1], ticksuffix: "×", nticks: 6, title: titled("equity after costs") }), yaxis2: axis({ domain: [0, 0.3], tickformat: ".1%", nticks: 4, title: titled("drawdown") }) })];
+  },
+  async profit() { // of an account by session
+    const { sessions, profit } = await readCurves();
+    return [[{ x: sessions.slice(1), y: profit.slice(1), type: "bar", marker: { color: profit.slice(1).map((value) => color(value < 0 ? "--c-anchor" : "--c-hold")) }, hovertemplate: "%{x}: %{y:+,.2f}<extra></extra>" }], layout({ xaxis: axis({ showgrid: false }), yaxis: axis({ nticks: 4, title: titled("profit") }) })];
+  },
+  async name() { // closes of a name with an account's trades
+    const { account } = $("#name").dataset, { symbol, sessions, close, weight, fills } = await read(`/accounts/${account}/names/${encodeURIComponent($("#name").value)}`);
+    const closes = new Map(sessions.map((session, i) => [session, close[i]])), drawnFills = fills.filter((fill) => closes.has(fill.session));
+    const marks = (side, tone, shape) => { const own = drawnFills.filter((fill) => fill.side === side); return { x: own.map((fill) => fill.session), y: own.map((fill) => closes.get(fill.session)), customdata: own.map((fill) => [fill.quantity, fill.price]), mode: "markers", name: side, marker: { color: color(tone), symbol: shape, size: 8 }, hovertemplate: `%{x}: ${side} %{customdata[0]:,.4~f} at %{customdata[1]:,.2f}<extra></extra>` }; };
+    key("name", [["--c-policy", "solid", symbol, format(close.at(-1), 2)], ["--c-hold", "area", "bought", `${drawnFills.filter(({ side }) => side === "buy").length}×`], ["--c-anchor", "area", "sold", `${drawnFills.filter(({ side }) => side === "sell").length}×`]]);
+    return [[{ x: sessions, y: close, mode: "lines", name: symbol, line: { color: color("--c-policy"), width: 1.5 }, hovertemplate: "%{x}: %{y:,.2f}<extra>%{fullData.name}</extra>" }, marks("buy", "--c-hold", "triangle-up"), marks("sell", "--c-anchor", "triangle-down"),
+      { x: sessions, y: weight, yaxis: "y2", mode: "lines", fill: "tozeroy", name: "weight", line: { color: color("--c-other"), width: 1, shape: "hv" }, hovertemplate: "%{x}: %{y:.1%}<extra>%{fullData.name}</extra>" }],
+    layout({ xaxis: axis({ showgrid: false, anchor: "y2" }), yaxis: axis({ domain: [0.36, 1], nticks: 6, title: titled("adjusted close") }), yaxis2: axis({ domain: [0, 0.3], tickformat: ".0%", nticks: 4, title: titled("weight") }) })];
+  },
   async rewards() {
     const { rewards } = await readCurves(), style = (curve, i) => (curve.term === "total" ? ["--c-policy", "solid"] : [["--c-hold", "--c-equal", "--c-anchor", "--c-variance", "--ink"][i % 5], DASHES[(i % 3) + 1]]);
     const sums = rewards.map((curve) => `${curve.term.replaceAll("_", " ")} ${format(curve.total.at(-1), 1, true)}`);
@@ -250,6 +272,7 @@ if ($("#player")) {
   player.load();
 }
 if ($("#episodes")) listEpisodes();
+if ($("#name")) $("#name").addEventListener("change", () => draw($("#plot-name")));
 if ($("[data-task]")) { // of a running run: its stage, and the page anew once it has ended
   const stage = $("[data-task]"), stream = new EventSource(`/chat/stream/${stage.dataset.task}`);
   stream.addEventListener("progress", ({ data }) => {

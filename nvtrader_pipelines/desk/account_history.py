@@ -1,0 +1,150 @@
+"""Document of an account's past: sessions, months, orders and plans since its opening."""
+
+from collections.abc import Sequence
+from datetime import date
+from itertools import pairwise
+
+import polars as pl
+
+from nvtrader_pipelines.components.document import Document, frame_of
+from nvtrader_pipelines.desk.account_access import read_account
+from nvtrader_pipelines.desk.account_activity import AccountActivity, activity
+from nvtrader_pipelines.desk.account_facts import AccountFacts
+from nvtrader_pipelines.desk.portfolio_rows import order_rows
+from nvtrader_pipelines.execution.orders import Fill
+from nvtrader_pipelines.execution.plan_records import PlanRecord, PlanStatus
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.table import Row
+from nvtrader_pipelines.storage.tables import OUTCOMES
+
+
+class AccountDay(Document):
+    """Account at the close of a traded session."""
+
+    session: date
+    equity: float  # as a multiple of the opening
+    value: float  # equity in account currency
+    net_return: float
+    profit: float  # account currency, without deposits and withdrawals
+    drawdown: float  # positive fraction
+    gross: float  # sum of absolute weights of names
+    cash: float  # fraction of equity
+    turnover: float  # one-way
+    cost: float  # fraction of equity
+
+
+class AccountMonth(Document):
+    """Calendar month of an account."""
+
+    month: str  # YYYY-MM
+    n_sessions: int
+    total_return: float
+    profit: float  # account currency
+
+
+class AccountOrder(Document):
+    """Order with its fills."""
+
+    session: date  # of the fill
+    symbol: str
+    side: str  # buy or sell
+    quantity: float  # shares
+    status: str
+    filled_quantity: float
+    price: float | None  # average of its fills, account currency; null before the first
+    fees: float  # account currency
+    slippage: float | None  # cost by price against the back-test's, a fraction of the traded value
+    plan_id: str
+    reason: str  # why it was cancelled
+
+
+class AccountPlan(Document):
+    """Plan with its decision, and what the decision brought."""
+
+    plan_id: str
+    session: date
+    status: PlanStatus
+    policy: str
+    turnover: float  # one-way
+    n_findings: int
+    decided_by: str | None
+    reason: str
+    excess: float | None  # gain of the decision over its benchmark after five sessions; null if not known
+
+
+class AccountHistory(Document):
+    """Past of an account since its opening; newest first where it is a list of orders or plans."""
+
+    account: str
+    activity: AccountActivity | None  # figures since the opening; null before it
+    days: tuple[AccountDay, ...]  # oldest first
+    months: tuple[AccountMonth, ...]  # oldest first
+    orders: tuple[AccountOrder, ...]
+    plans: tuple[AccountPlan, ...]
+
+
+def account_history(store: Store, name: str) -> AccountHistory:
+    """Past of an account.
+
+    Raises:
+        StorageError: if there is no such account, or its book or the audit cannot be read.
+        ExecutionError: if the book lacks events that the audit has.
+    """
+    read_account(store.home, name)
+    facts = AccountFacts.of(store, name)
+    days = _days(facts)
+    return AccountHistory(
+        account=name,
+        activity=activity(store, facts) if facts.states else None,
+        days=days,
+        months=_months(days),
+        orders=_orders(facts),
+        plans=_plans(store, facts),
+    )
+
+
+def _days(facts: AccountFacts) -> tuple[AccountDay, ...]:
+    return tuple(
+        AccountDay.of(state, profit=state.profit_since(before), cash=state.weights[-1])
+        for before, state in pairwise(facts.states)
+    )
+
+
+def _months(days: Sequence[AccountDay]) -> tuple[AccountMonth, ...]:
+    if not days:
+        return ()
+    months = frame_of(days).group_by(pl.col("session").dt.strftime("%Y-%m").alias("month"), maintain_order=True)
+    total_return = (1.0 + pl.col("net_return")).product() - 1.0
+    rows = months.agg(n_sessions=pl.len(), total_return=total_return, profit=pl.sum("profit"))
+    return tuple(AccountMonth(**row) for row in rows.iter_rows(named=True))
+
+
+def _orders(facts: AccountFacts) -> tuple[AccountOrder, ...]:
+    fills: dict[str, list[Fill]] = {}
+    for fill in facts.fills:
+        fills.setdefault(fill.order_id, []).append(fill)
+    rows = [_order(row, fills.get(row["order_id"], [])) for row in order_rows(facts.events, facts.records)]
+    return tuple(sorted(rows, key=lambda row: row.session, reverse=True))
+
+
+def _order(row: Row, fills: Sequence[Fill]) -> AccountOrder:
+    quantity = sum(fill.quantity for fill in fills)
+    price = sum(fill.quantity * fill.price for fill in fills) / quantity if quantity else None
+    against = 1.0 if row["side"] == "buy" else -1.0
+    slippage = None if price is None else against * (price / row["quote"] - 1.0) + 0.0  # no negative zero
+    names = ("session", "symbol", "side", "quantity", "status", "filled_quantity", "plan_id", "reason")
+    fees = sum(fill.cost for fill in fills)
+    return AccountOrder(**{name: row[name] for name in names}, price=price, fees=fees, slippage=slippage)
+
+
+def _plans(store: Store, facts: AccountFacts) -> tuple[AccountPlan, ...]:
+    rows = store.tables.read(OUTCOMES, {"account": [facts.name]}, ["plan_id", "excess_pct"])
+    excess = {plan: pct / 100.0 for plan, pct in rows.iter_rows() if pct is not None}
+    return tuple(_plan(record, excess.get(record.plan.plan_id)) for record in list(facts.records.values())[::-1])
+
+
+def _plan(record: PlanRecord, excess: float | None) -> AccountPlan:
+    plan = record.plan
+    names = ("status", "decided_by", "reason")
+    decision = {name: getattr(record, name) for name in names}
+    return AccountPlan.of(plan, **decision, n_findings=len(record.findings), excess=excess)

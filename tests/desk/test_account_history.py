@@ -1,0 +1,133 @@
+"""Past, positions and curves of an account."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pytest
+
+from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
+from nvtrader_pipelines.desk.account_curves import account_curves, name_curve
+from nvtrader_pipelines.desk.account_facts import AccountFacts
+from nvtrader_pipelines.desk.account_history import account_history
+from nvtrader_pipelines.desk.account_snapshot import account_snapshot
+from nvtrader_pipelines.desk.positions import positions
+from nvtrader_pipelines.storage.errors import NotFoundError
+from nvtrader_pipelines.storage.tables import FILLS, ORDERS, OUTCOMES, PORTFOLIO_STATE, REBALANCE_PLAN, RETURNS
+from tests.desk.desks import add_account, days_of, desk, trade
+
+pytestmark = pytest.mark.slow
+N_SESSIONS = 45
+SLIPPAGE_BPS = 25.0
+
+
+@pytest.fixture
+def traded(trading_home):
+    """Store of a home whose account has traded some sessions with slippage."""
+    store, run = trading_home
+    add_account(store, "paper")
+    (store.home.accounts / "paper.yaml").write_text(f"kind: simulated\nslippage_bps: {SLIPPAGE_BPS}\n")
+    first = run.as_parent.window[0]
+    trade(store, first, [day for day in days_of(store) if day >= first][N_SESSIONS - 1])
+    desk(store).mirror()
+    return store
+
+
+def test_days_and_months_compound_and_sum_to_the_account(traded):
+    history, last = account_history(traded, "paper"), AccountFacts.of(traded, "paper").states[-1]
+    rows = traded.tables.read(PORTFOLIO_STATE).sort("session")
+    assert [day.session for day in history.days] == rows["session"].to_list()[1:]
+    assert [day.value for day in history.days] == rows["value"].to_list()[1:]
+    for parts in (history.days, history.months):
+        assert sum(part.profit for part in parts) == pytest.approx(last.value - last.capital)
+    assert np.prod([1.0 + month.total_return for month in history.months]) == pytest.approx(last.equity)
+    assert sum(month.n_sessions for month in history.months) == history.activity.n_sessions == N_SESSIONS
+
+
+def test_orders_have_the_fills_of_the_tables_and_the_slippage_of_the_account(traded):
+    orders, fills = account_history(traded, "paper").orders, traded.tables.read(FILLS)
+    assert len(orders) == len(traded.tables.read(ORDERS)) > 10
+    assert all(newer.session >= older.session for newer, older in pairwise(orders))
+    assert sum(order.fees for order in orders) == pytest.approx(fills["cost"].sum())
+    assert sum(order.filled_quantity * order.price for order in orders) == pytest.approx(
+        (fills["quantity"] * fills["price"]).sum()
+    )
+    assert {round(1e4 * order.slippage, 6) for order in orders} == {SLIPPAGE_BPS}
+
+
+def test_profit_of_a_position_is_its_value_less_what_its_fills_cost(traded):
+    for position in account_snapshot(traded, "paper").positions:
+        fills = traded.tables.read(FILLS).filter(
+            pl.col("symbol") == position.symbol, pl.col("session") >= position.since
+        )
+        sign = fills["side"].replace_strict({"buy": 1.0, "sell": -1.0})
+        paid = (sign * fills["quantity"] * fills["price"] + fills["cost"]).sum()
+        assert position.profit == pytest.approx(position.value - paid)
+        assert fills["session"].min() == position.since
+
+
+def test_position_bought_again_is_held_since_then(traded):
+    facts = AccountFacts.of(traded, "paper")
+    name, gap = next(iter(facts.states[-1].shares)), len(facts.states) - 5
+    sold = facts.states[gap].model_copy(update={"shares": {}})
+    rows = positions(replace(facts, states=[*facts.states[:gap], sold, *facts.states[gap + 1 :]]))
+    assert {row.symbol: row.since for row in rows}[name] == facts.states[gap + 1].session
+
+
+def test_position_changed_without_an_order_has_no_profit(traded):
+    facts = AccountFacts.of(traded, "paper")
+    event = facts.events[-1].model_copy(update={"kind": "accepted", "session": facts.states[-1].session})
+    assert {row.profit for row in positions(replace(facts, events=[*facts.events, event]))} == {None}
+
+
+def test_plans_have_decisions_and_what_they_brought(traded):
+    plan = traded.tables.read(REBALANCE_PLAN).sort("session").row(-1, named=True)
+    row = dict.fromkeys(OUTCOMES.schema.names()) | {"plan_id": plan["plan_id"], "account": "paper", "excess_pct": 1.5}
+    traded.tables.replace(OUTCOMES, pl.DataFrame([row], schema=OUTCOMES.schema), {})
+    newest, *older = account_history(traded, "paper").plans
+    names = ("plan_id", "session", "status", "turnover", "decided_by", "reason")
+    assert {name: getattr(newest, name) for name in names} == {name: plan[name] for name in names}
+    assert (newest.excess, {record.excess for record in older}) == (0.015, {None})
+
+
+def test_curves_are_those_of_the_back_test_of_one_n_and_of_spy(traded):
+    last = AccountFacts.of(traded, "paper").states[-1]
+    curves = account_curves(traded, "paper")
+    assert list(curves.equity) == ["account", "back_test", "equal_weight"]
+    tested = account_backtest(
+        open_deployment(traded, last.run_id, last.policy), curves.sessions[0], curves.sessions[-1]
+    )
+    assert curves.equity["back_test"] == (1.0, *tested["equity"])
+    assert curves.equity["equal_weight"] == (1.0, *tested["equal_weight"])
+    assert curves.missing == ""
+    spy = traded.tables.read(RETURNS, {"symbol": ["AAA"]}).with_columns(symbol=pl.lit("SPY"))
+    traded.tables.replace(RETURNS, spy, {"symbol": ["SPY"]})
+    returns = spy.filter(pl.col("session").is_in(curves.sessions[1:])).sort("session")["close_return"]
+    assert account_curves(traded, "paper").equity["SPY"] == pytest.approx((1.0, *(1.0 + returns).cum_prod()))
+    traded.tables.replace(RETURNS, spy.clear(), {"symbol": ["SPY"]})
+
+
+def test_curve_of_a_name_has_its_closes_weights_and_fills(traded):
+    facts = AccountFacts.of(traded, "paper")
+    curve = name_curve(traded, "paper", "AAA")
+    assert curve.sessions == tuple(state.session for state in facts.states)
+    assert curve.weight == tuple(state.weights[state.symbols.index("AAA")] for state in facts.states)
+    assert curve.close[-1] == pytest.approx(facts.states[-1].prices["AAA"])
+    assert len(curve.fills) == len(traded.tables.read(FILLS).filter(pl.col("symbol") == "AAA"))
+
+
+def test_account_that_never_traded_has_an_empty_past_and_no_curves(trading_home):
+    store, _ = trading_home
+    history = account_history(store, "paper")
+    assert (history.activity, history.days, history.orders, history.plans) == (None, (), (), ())
+    for read in (account_curves, lambda *names: name_curve(*names, "AAA")):
+        with pytest.raises(NotFoundError):
+            read(store, "paper")
+
+
+@pytest.mark.parametrize("name", ["none", "<b>", "../paper"])
+def test_unknown_account_is_not_found(trading_home, name):
+    for read in (account_history, account_curves):
+        with pytest.raises(NotFoundError):
+            read(trading_home[0], name)
