@@ -6,7 +6,9 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import polars as pl
 
@@ -68,13 +70,30 @@ def land(store: Store, n_sessions=N_SESSIONS, n_symbols=3, ended=(), calendar=NE
     pin_panels(store.tables, INGESTED_AT)
 
 
-def small_home(root: Path) -> Store:
-    """A home ready to run the experiment."""
+@cache
+def landed_files() -> dict[Path, bytes]:
+    """Files of a home with a market and nothing else."""
+    with TemporaryDirectory() as folder:
+        home = Home(Path(folder) / "home")
+        home.landing.mkdir(parents=True)
+        land(Store(home))
+        return {path.relative_to(home.root): path.read_bytes() for path in home.root.rglob("*") if path.is_file()}
+
+
+def market_home(root: Path) -> Store:
+    """A home with a market and nothing else."""
     home = Home(root)
     home.landing.mkdir(parents=True)
-    store = Store(home)
-    land(store)
-    Store(home).ledger.register(EXPERIMENT)
+    for path, content in landed_files().items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(content)
+    return Store(home)
+
+
+def small_home(root: Path) -> Store:
+    """A home ready to run the experiment."""
+    store = market_home(root)
+    store.ledger.register(EXPERIMENT)
     return store
 
 
