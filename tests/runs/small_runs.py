@@ -15,7 +15,7 @@ import polars as pl
 from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
-from nvtrader_pipelines.market.calendar import NEW_YORK
+from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.runs.ingestion import pin_panels
@@ -38,7 +38,7 @@ from nvtrader_pipelines.storage.tables import (
     TRAJECTORIES,
 )
 from tests.forkserver import share_forkserver
-from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
+from tests.markets import INGESTED_AT, MarketTables, csv_file, market_tables, synthetic_bars
 from tests.policies.small_learners import AGENT, SPEC
 
 EXPERIMENT = ExperimentSpec(
@@ -57,13 +57,19 @@ OF_A_RUN = (TRAJECTORIES, EQUITY_CURVES, ACTION_LOGS, REWARD_DECOMPOSITION, TRAI
 N_SESSIONS = 480
 
 
-def land(store: Store, n_sessions=N_SESSIONS, n_symbols=3, ended=(), calendar=NEW_YORK) -> None:
-    """Make the market of the first sessions of one long history, and pin it; some symbols end after `N_SESSIONS`."""
+@cache
+def market_of(n_sessions: int, n_symbols: int, ended: tuple[str, ...], calendar: TradingCalendar) -> MarketTables:
+    """The market of the first sessions of one long history; some symbols end after `N_SESSIONS`."""
     bars = synthetic_bars(n_sessions=600, n_symbols=n_symbols, calendar=calendar)
     days = bars["date"].unique().sort()
     has_ended = pl.col("symbol").is_in(list(ended)) & (pl.col("date") >= days[N_SESSIONS])
     landed = csv_file(bars.filter(pl.col("date").is_in(days[:n_sessions].implode()), ~has_ended))
-    made = market_tables(landed, calendar=calendar.name)
+    return market_tables(landed, calendar=calendar.name)
+
+
+def land(store: Store, n_sessions=N_SESSIONS, n_symbols=3, ended=(), calendar=NEW_YORK) -> None:
+    """Write the market of some sessions, and pin it."""
+    made = market_of(n_sessions, n_symbols, tuple(ended), calendar)
     tables = {BARS: made.bars, CLEAN_BARS: made.clean_bars, RETURNS: made.returns, FEATURES: made.features}
     for table, rows in tables.items():
         store.tables.replace(table, rows, {})

@@ -10,7 +10,9 @@ from nvtrader_pipelines.runs.ingestion import ingest_market
 from nvtrader_pipelines.runs.market_summary import MAX_REFUSED_SHARE, read_basis_changes, summarize_market
 from nvtrader_pipelines.service.cli.pages.market_page import MAX_VALUE, MAX_WARNINGS, draw_coverage, print_market
 from nvtrader_pipelines.service.documents.market_facts import market_document
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.panels import read_calendars
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, QUARANTINE
 from tests.markets import INGESTED_AT, csv_file, synthetic_bars
 
@@ -27,9 +29,11 @@ def summarize_landed(store, now=INGESTED_AT):
     return summarize_market(store)
 
 
-@pytest.fixture
-def summary(home, store):
+@pytest.fixture(scope="module")
+def summary(tmp_path_factory):
     """Summary of a file with bad rows of one symbol, one that repeats a part, and one that is refused."""
+    home = Home(tmp_path_factory.mktemp("summary") / "home")
+    home.landing.mkdir(parents=True)
     home.market_file.write_text("sources: [{kind: landing}]\n")
     bars = synthetic_bars(n_sessions=320, n_symbols=3)
     text = csv_file(bars).content.decode().split("\n")
@@ -40,7 +44,7 @@ def summary(home, store):
     (home.landing / "a.csv").write_text("\n".join(text))
     (home.landing / "b.csv").write_bytes(csv_file(bars.filter(pl.col("symbol") == "CCC").head(10)).content)
     (home.landing / "c.csv").write_text("nothing\n")
-    return summarize_landed(store)
+    return summarize_landed(Store(home))
 
 
 def test_rows_of_each_file_are_kept_refused_or_repeated(summary):
