@@ -17,7 +17,7 @@ import yaml
 
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.definitions import build_defs
-from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, whole_history_tags
+from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, RANGE_END, RANGE_START
 from nvtrader_pipelines.portfolio.pipeline.stage import Guards
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
@@ -212,8 +212,8 @@ def run_job(
 
 
 def run_market(home: Home, instance: dg.DagsterInstance, **options: Any) -> dg.ExecuteInProcessResult:
-    """Run the market job over all years at once."""
-    return run_job(home, "market", instance, tags=whole_history_tags(), **options)
+    """Run the market job over the years of the small home at once; every other year costs a hundred events."""
+    return run_job(home, "market", instance, tags={RANGE_START: "2015", RANGE_END: "2018"}, **options)
 
 
 def register_experiments(home: Home, instance: dg.DagsterInstance, specs: Sequence[ExperimentSpec] = (SPEC,)) -> None:

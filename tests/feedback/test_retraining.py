@@ -1,3 +1,5 @@
+import shutil
+
 import numpy as np
 import polars as pl
 import pytest
@@ -9,6 +11,7 @@ from nvtrader_pipelines.feedback.retraining import (
     check_market_growth,
     check_regime_change,
 )
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES
 from tests.desk.desks import days_of, evening, make_active, settle_returns, trade, write_index
@@ -25,11 +28,21 @@ def store(trading_home, tmp_path):
     return Store(copy_home(trading_home[0].home, tmp_path / "home"))
 
 
+@pytest.fixture(scope="module")
+def traded(tmp_path_factory):
+    """Folder of a traded home, which the first test that needs it makes."""
+    return tmp_path_factory.mktemp("traded") / "home"
+
+
 @pytest.fixture
-def account(store):
+def account(store, traded):
     """Account that a replay traded to the last session but one, and the active policy since."""
-    trade(store, days_of(store)[-2], days_of(store)[-2])
-    trade(store, at=evening(store))
+    if not traded.exists():
+        trade(store, days_of(store)[-2], days_of(store)[-2])
+        trade(store, at=evening(store))
+        copy_home(store.home, traded)
+    shutil.rmtree(store.home.root)
+    copy_home(Home(traded), store.home.root)
 
 
 @pytest.mark.parametrize(("n_new", "is_due"), [(0, False), (20, False), (21, True)])

@@ -118,7 +118,7 @@ def test_run_names_blocking_checks_that_failed_but_no_warnings(instance):
 def test_check_that_fails_in_a_successful_run_is_a_state_until_it_passes(tmp_path, instance):
     home = small_home(tmp_path / "home")
     bad = home.landing / "bad.csv"
-    bad.write_text("symbol,date,open,high,low,close,volume\nAAA,never,1,1,1,1,1\n")
+    bad.write_text("symbol,date,open,high,low,close,volume\nAAA,2016-01-04,1,1,1,-1,1\n")
     assert run_market(home, instance).success
     states = run_states(instance, now())
     (found,) = states["failed_check"]

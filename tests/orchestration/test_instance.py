@@ -25,6 +25,7 @@ from nvtrader_pipelines.orchestration.instance import (
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.database import VARIABLE
 from nvtrader_pipelines.storage.store import Store
+from tests.homes import copy_home
 from tests.storage.ledger.run_rows import RUN_ID, run_row
 
 pytestmark = pytest.mark.slow
@@ -39,10 +40,20 @@ def nothing_job() -> None:
     nothing()
 
 
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory):
+    """Home whose instance was opened; tests copy it."""
+    home = Home(tmp_path_factory.mktemp("opened") / "home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DAGSTER_HOME", "elsewhere")
+        with open_instance(Store(home)):
+            return home
+
+
 @pytest.fixture
-def home(tmp_path, monkeypatch):
+def home(opened, tmp_path, monkeypatch):
     monkeypatch.setenv("DAGSTER_HOME", "elsewhere")
-    return Home(tmp_path)
+    return copy_home(opened, tmp_path / "home")
 
 
 def test_instance_uses_the_shipped_settings(home):
@@ -150,24 +161,17 @@ def test_run_of_a_ui_that_was_killed_fails_and_is_retried(home, tmp_path, is_ali
         assert len(instance.event_log_storage.get_concurrency_info("training").claimed_slots) == is_alive
 
 
-@pytest.mark.parametrize(
-    ("state", "status"),
-    [
-        (dg.DagsterRunStatus.CANCELED, "interrupted"),
-        (dg.DagsterRunStatus.FAILURE, "interrupted"),
-        (dg.DagsterRunStatus.SUCCESS, "interrupted"),
-        (dg.DagsterRunStatus.STARTED, "running"),
-    ],
-    ids=lambda each: getattr(each, "value", each),
-)
-def test_ledger_run_is_closed_once_its_dagster_run_has_ended(home, state, status):
-    ledger = Store(home).ledger
+def test_ledger_run_is_closed_once_its_dagster_run_has_ended(home):
+    ledger, ended = Store(home).ledger, ("CANCELED", "FAILURE", "SUCCESS")
     with open_instance(Store(home)) as instance:
-        launcher = instance.create_run_for_job(nothing_job, status=state).run_id
-        ledger.begin(run_row(ledger, dagster_run_id=launcher))
+        for state in (*ended, "STARTED"):
+            launcher = instance.create_run_for_job(nothing_job, status=dg.DagsterRunStatus[state]).run_id
+            ledger.begin(run_row(ledger, run_id=state, dagster_run_id=launcher))
     with open_instance(Store(home)):
-        assert ledger.run(RUN_ID).status == status
-    assert (ledger.run(RUN_ID).message is not None) == (status == "interrupted")
+        assert {ledger.run(state).status for state in ended} == {"interrupted"}
+        assert ledger.run("STARTED").status == "running"
+    assert None not in {ledger.run(state).message for state in ended}
+    assert ledger.run("STARTED").message is None
 
 
 def test_ledger_run_of_another_dagster_instance_stays_open(home):

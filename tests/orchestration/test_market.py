@@ -1,14 +1,25 @@
 """The market job on homes of its own: what is wrong stops where it must, and only there."""
 
+import dagster as dg
 import polars as pl
 import pytest
 
 from nvtrader_pipelines.market.sources import SourceUnavailable
 from nvtrader_pipelines.orchestration import rebalance_steps
 from nvtrader_pipelines.orchestration.assets import bronze, gold, silver
+from nvtrader_pipelines.orchestration.partitions import whole_history_tags
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, MARKET_PANEL, QUARANTINE
-from tests.homes import check_outcomes, materialized_assets, run_market, small_home, step_errors
+from tests.homes import (
+    check_outcomes,
+    copy_home,
+    materialized_assets,
+    run_job,
+    run_market,
+    small_home,
+    step_errors,
+)
+from tests.markets import synthetic_bars
 
 pytestmark = pytest.mark.slow
 
@@ -72,37 +83,35 @@ def test_failed_blocking_check_stops_downstream(home, instance, monkeypatch, mod
     assert stopped not in materialized_assets(finished)
 
 
-def test_run_succeeds_after_a_blocked_table_is_corrected(home, instance):
-    finished = run_market(home, instance)
-    assert finished.success, step_errors(finished)
-    assert all(check_outcomes(finished).values())
+@pytest.fixture(scope="module")
+def corrected(home, instance):
+    """Run of the home that the blocked runs have left."""
+    return run_market(home, instance)
+
+
+def test_run_succeeds_after_a_blocked_table_is_corrected(home, corrected):
+    assert corrected.success, step_errors(corrected)
+    assert all(check_outcomes(corrected).values())
     assert Store(home).tables.read(QUARANTINE)["rule"].to_list() == ["unknown_session"]
 
 
-def test_file_without_valid_row_fails_its_check_without_blocking(tmp_path, instance):
-    home = small_home(tmp_path / "home")
+@pytest.mark.usefixtures("corrected")
+def test_unusable_files_and_another_basis_fail_their_checks_without_blocking(home, tmp_path, instance):
+    home = copy_home(home, tmp_path / "home")
     (home.landing / "bad.csv").write_text("symbol,date,open,high,low,close,volume\nAAA,never,1,1,1,1,1\n")
     (home.landing / "empty.csv").write_bytes(b"")
-    finished = run_market(home, instance)
+    bars = synthetic_bars(n_sessions=756).filter(symbol="AAA").tail(9)
+    bars.with_columns(pl.col("adj_close") / 2).write_csv(home.landing / "split.csv")
+    finished = run_job(home, "market", instance, tags=whole_history_tags())  # a row without a date is of this year
     assert finished.success, step_errors(finished)
-    passed = check_outcomes(finished)
-    assert [name for name, verdict in passed.items() if not verdict] == ["silver/clean_bars:every_file_has_a_good_bar"]
+    assert {name for name, passed in check_outcomes(finished).items() if not passed} == {
+        "silver/clean_bars:every_file_has_a_good_bar",
+        "silver/clean_bars:history_has_one_basis",
+    }
     store = Store(home)
     assert len(store.tables.read(CLEAN_BARS)) == 3 * 756
     assert store.tables.read(MARKET_PANEL)["source"].to_list() == ["landing"]
-    assert set(store.tables.read(QUARANTINE)["file"]) == {"bad.csv", "empty.csv"}
-
-
-def test_delivery_on_another_basis_fails_its_check_without_blocking(tmp_path, instance):
-    home = small_home(tmp_path / "home")
-    finished = run_market(home, instance)
-    assert all(check_outcomes(finished).values())
-    bars = pl.read_csv(home.landing / "prices.csv").filter(symbol="AAA").tail(9)
-    bars.with_columns(pl.col("adj_close") / 2).write_csv(home.landing / "split.csv")
-    finished = run_market(home, instance)
-    assert finished.success, step_errors(finished)
-    passed = check_outcomes(finished)
-    assert [name for name, verdict in passed.items() if not verdict] == ["silver/clean_bars:history_has_one_basis"]
+    assert set(store.tables.read(QUARANTINE)["file"]) == {"prices.csv", "bad.csv", "empty.csv"}
 
 
 def failing(error: Exception, times: int, then):
@@ -122,7 +131,7 @@ def test_unavailable_source_is_retried(home, instance, monkeypatch):
     monkeypatch.setattr(rebalance_steps, "RETRY_WAIT_SECONDS", 0.0)
     ingest, calls = failing(SourceUnavailable("the source is away"), 2, bronze.ingest_market)
     monkeypatch.setattr(bronze, "ingest_market", ingest)
-    finished = run_market(home, instance)
+    finished = run_market(home, instance, asset_selection=[dg.AssetKey(["bronze", "bars"])])
     assert finished.success, step_errors(finished)
     assert len(calls) == 3
 

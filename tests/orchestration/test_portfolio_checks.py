@@ -24,13 +24,18 @@ pytestmark = pytest.mark.slow
 
 QUIET = {"loggers": {"console": {"config": {"level": "CRITICAL"}}}}
 FAULTS = [  # what is changed in the last row of a table, and the check that must find it
-    (ORDERS_KEY, "no_nan", ORDERS, {"quantity": None}),
-    (STATE_KEY, "no_nan", PORTFOLIO_STATE, {"weights": [float("nan")]}),
-    (TARGET_KEY, "no_nan", TARGET_WEIGHTS, {"change": None}),
-    (TARGET_KEY, "weights_sum_to_one", TARGET_WEIGHTS, {"weight": 0.5}),  # of cash, which is the last
-    (PLAN_KEY, "no_nan", REBALANCE_PLAN, {"turnover": None}),
-    (PLAN_KEY, "limits_hold", REBALANCE_PLAN, {"status": "cleared"}),
+    [
+        (ORDERS_KEY, "no_nan", ORDERS, {"quantity": None}),
+        (STATE_KEY, "no_nan", PORTFOLIO_STATE, {"weights": [float("nan")]}),
+        (TARGET_KEY, "no_nan", TARGET_WEIGHTS, {"change": None}),
+        (PLAN_KEY, "no_nan", REBALANCE_PLAN, {"turnover": None}),
+    ],
+    [
+        (TARGET_KEY, "weights_sum_to_one", TARGET_WEIGHTS, {"weight": 0.5}),  # of cash, which is the last
+        (PLAN_KEY, "limits_hold", REBALANCE_PLAN, {"status": "cleared"}),
+    ],
 ]
+CHECKS = [dg.AssetCheckKey(asset_key(each.table), each.name) for each in ACCOUNT_CHECKS]
 
 
 @pytest.fixture(scope="module")
@@ -78,26 +83,29 @@ def refusal(store, account="paper") -> str:
 
 
 def test_checks_of_a_traded_account_pass(store, instance):
-    checks = [dg.AssetCheckKey(asset_key(each.table), each.name) for each in ACCOUNT_CHECKS]
-    found = checked(store, instance, *checks)
-    assert len(found) == len(checks)
+    found = checked(store, instance, *CHECKS)
+    assert len(found) == len(CHECKS)
     assert all(found.values()), found
     assert refusal(store) == ""
 
 
-@pytest.mark.parametrize(
-    ("key", "name", "table", "fault"), FAULTS, ids=[f"{key.path[-1]}:{name}" for key, name, *_ in FAULTS]
-)
-def test_fault_in_the_last_row_fails_its_check(store, instance, key, name, table, fault):
-    rows = store.tables.read(table).sort(pl.col("account") == "paper", "session", maintain_order=True)
-    store.tables.replace(table, with_fault(rows, fault), {})
-    check = dg.AssetCheckKey(key, name)
+@pytest.mark.parametrize("faults", FAULTS, ids=["values", "sums and limits"])
+def test_faults_in_last_rows_fail_their_checks_alone(store, instance, faults):
+    before = {table: store.tables.read(table).sort(pl.col("account") == "paper", "session", maintain_order=True)
+              for _, _, table, _ in faults}  # fmt: skip
     try:
-        assert list(checked(store, instance, check).values()) == [False]
-        assert (table.name in refusal(store)) == (name != "limits_hold")  # those plans the desk itself cancels
+        for _, name, table, fault in faults:
+            store.tables.replace(table, with_fault(before[table], fault), {})
+            assert (table.name in refusal(store)) == (name != "limits_hold")  # those plans the desk itself cancels
+            store.tables.replace(table, before[table], {})
+        for _, _, table, fault in faults:
+            store.tables.replace(table, with_fault(before[table], fault), {})
+        failed = {name for name, passed in checked(store, instance, *CHECKS).items() if not passed}
     finally:
-        store.tables.replace(table, rows, {})
-    assert list(checked(store, instance, check).values()) == [True]
+        for table, rows in before.items():
+            store.tables.replace(table, rows, {})
+    assert failed == {f"{key.to_user_string()}:{name}" for key, name, *_ in faults}
+    assert all(checked(store, instance, *CHECKS).values())
     assert refusal(store) == ""
 
 

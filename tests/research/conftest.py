@@ -1,9 +1,13 @@
 """Homes with markets to search, built once; tests search copies."""
 
+from types import SimpleNamespace
+
 import pytest
 
+from nvtrader_pipelines.research.trial_pool import TrialPool
+from nvtrader_pipelines.storage.research_files import SessionFolder
 from tests.homes import copy_home
-from tests.research.search_homes import market, search_home
+from tests.research.search_homes import EVEN, GRID, cufolio, market, new_session, run_to_look, search_home
 
 MARKETS = {"noise": {}, "planted": {"drift": 0.004}, "reversing": {"drift": 0.004, "reverses": True}}
 
@@ -31,3 +35,26 @@ def planted_home(searched_homes, tmp_path):
 def reversing_home(searched_homes, tmp_path):
     """A home where the half that earned more in one period earns less in the next."""
     return copy_home(searched_homes["reversing"], tmp_path / "home")
+
+
+@pytest.fixture(scope="session")
+def searched_to_look(searched_homes, tmp_path_factory):
+    """Home whose session has opened its look and ended there, with the look and the last sessions its workers held."""
+    home = copy_home(searched_homes["planted"], tmp_path_factory.mktemp("looked") / "home")
+    folder, panels, start = new_session(home, cufolio(EVEN), **GRID), [], TrialPool.__init__
+
+    def record(pool, panel, *arguments):
+        panels.append(panel.sessions[-1].item())
+        start(pool, panel, *arguments)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TrialPool, "__init__", record)
+        look = run_to_look(home, folder)
+    return SimpleNamespace(home=home, session_id=folder.session_id, look=look, last_sessions=panels)
+
+
+@pytest.fixture
+def looked(searched_to_look, tmp_path):
+    """Copy of that home, and the folder of its session."""
+    home = copy_home(searched_to_look.home, tmp_path / "looked")
+    return home, SessionFolder.of(home, searched_to_look.session_id)

@@ -14,7 +14,7 @@ from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.policies.baselines import Cufolio
 from nvtrader_pipelines.research.hand_over import judged_policies, record_retrained
-from nvtrader_pipelines.research.journal import TrialJudged, format_line
+from nvtrader_pipelines.research.journal import LookOpened, TrialJudged, format_line
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.recorded_session import read_session
 from nvtrader_pipelines.research.session import run_session
@@ -37,6 +37,7 @@ EVEN = 1.0 / N_NAMES  # a cap at which every portfolio is equal weight
 SETTINGS = {"history": 63, "n_scenarios": 1000, "cufolio_hold_days": PERIOD}
 UNTRAINABLE = {"max_position_pct": 0.1, "cash_ceiling": 0.1}  # 8 names hold 0.8, and 0.9 must be invested
 CAP = {"agent.max_position_pct": {"low": EVEN, "high": 0.25}}
+GRID = {"proposer": {"kind": "grid"}, "bounds": CAP, "budget": 10}
 LAZY = ("optuna", "matplotlib.figure", "matplotlib.backends.backend_agg", "pyiceberg.catalog.sql", "cvxpy")
 VOLATILE = {"seconds", "finished_at", "is_cached"}  # fields of a line that differ between equal sessions
 
@@ -94,6 +95,14 @@ def new_session(home: Home, base: ExperimentSpec | None = None, **options) -> Se
 def run(home: Home, folder: SessionFolder, workers: int | None = None) -> list:
     """Run a session, and return its new lines."""
     return list(run_session(Store(home), folder.session_id, workers))
+
+
+def run_to_look(home: Home, folder: SessionFolder) -> LookOpened:
+    """Run a session until its look is opened, and drop it there as a kill does."""
+    steps = run_session(Store(home), folder.session_id)
+    look = next(line for line in steps if isinstance(line, LookOpened))
+    steps.close()
+    return look
 
 
 def run_handed_on(store, spec):

@@ -7,14 +7,14 @@ from nvtrader_pipelines.research.hand_over import record_retrained
 from nvtrader_pipelines.research.recorded_session import handed_on, read_session
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.specs import read_experiment
 from nvtrader_pipelines.storage.store import Store
+from tests.homes import copy_home
 from tests.research.search_homes import (
-    CAP,
-    EVEN,
+    GRID,
     N_SESSIONS,
     bars_of,
-    cufolio,
     land,
     market,
     new_session,
@@ -25,21 +25,20 @@ from tests.research.search_homes import (
 
 pytestmark = pytest.mark.slow
 
-GRID = {"proposer": {"kind": "grid"}, "bounds": CAP, "budget": 10}
-
 
 def events(store):
     """Events of hand-overs, in the order of the audit."""
     return [event for event in store.audit.events() if event.kind in ("NewBest", "PolicyRetrained")]
 
 
-def test_runs_of_a_winner_have_the_judged_files_also_on_a_larger_market(planted_home):
-    store, folder = Store(planted_home), new_session(planted_home, cufolio(EVEN), **GRID)
-    closed = run(planted_home, folder)[-1]
-    path = handed_on(planted_home, folder.session_id)
+def test_runs_of_a_winner_have_the_judged_files_also_on_a_larger_market(looked):
+    home, folder = looked
+    store = Store(home)
+    closed = run(home, folder)[-1]
+    path = handed_on(home, folder.session_id)
     assert path.stem == f"{folder.session_id}-winner"
     spec = read_experiment(path)
-    (judged,) = (planted_home.research_policies / folder.session_id).glob("*.zip")
+    (judged,) = (home.research_policies / folder.session_id).glob("*.zip")
     first = run_handed_on(store, spec)
     bars = bars_of(market(drift=0.004, n_sessions=N_SESSIONS + 1))
     land(store, pl.concat([bars, bars.filter(symbol=bars["symbol"][0]).with_columns(symbol=pl.lit("ZZZ"))]))
@@ -64,43 +63,64 @@ def test_runs_of_a_winner_have_the_judged_files_also_on_a_larger_market(planted_
         pytest.param((module, "experiment_file"), id="file", marks=pytest.mark.nightly),
     ],
 )
-def test_hand_over_that_was_killed_is_completed_and_then_left_alone(killed_at, planted_home, monkeypatch):
-    store, folder = Store(planted_home), new_session(planted_home, cufolio(EVEN), **GRID)
+def test_hand_over_that_was_killed_is_completed_and_then_left_alone(killed_at, looked, monkeypatch):
+    home, folder = looked
+    store = Store(home)
     with monkeypatch.context() as killing:
         killing.setattr(*killed_at, lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            run(planted_home, folder)
-    assert handed_on(planted_home, folder.session_id) is None
+            run(home, folder)
+    assert handed_on(home, folder.session_id) is None
     revised = market(drift=0.004)
     revised[3, 0] += 0.01  # before the seal, where an open session cannot resume
     land(store, bars_of(revised))
-    assert run(planted_home, folder) == []  # the session is closed
-    path = handed_on(planted_home, folder.session_id)
+    assert run(home, folder) == []  # the session is closed
+    path = handed_on(home, folder.session_id)
     run_handed_on(store, read_experiment(path))
     path.unlink()
-    assert run(planted_home, folder) == []
+    assert run(home, folder) == []
     assert not path.exists()
     assert [event.kind for event in events(store)] == ["NewBest", "PolicyRetrained"]
 
 
-@pytest.mark.parametrize("rule", ["lower_bound", "best_sharpe"])
-def test_best_sharpe_alone_is_handed_on_only_by_that_rule_and_only_if_new(noise_home, rule):
-    noise_home.promotion_file.write_text(f"rule: {rule}\n")
-    first, second = (new_session(noise_home, seed=seed, **GRID) for seed in (1, 2))
-    for folder in (first, second):
-        assert run(noise_home, folder)[-1].outcome == "nothing found"
-    path, store = handed_on(noise_home, first.session_id), Store(noise_home)
-    assert (path is not None) == (rule == "best_sharpe")
-    assert handed_on(noise_home, second.session_id) is None  # it has the same trials
-    if path:
-        (new_best,) = events(store)
-        assert new_best.detail["sharpe"] == max(line.sharpe for line in trials_of(first, "judged"))
-        sealed = run_handed_on(store, read_experiment(path))
-        assert [event.kind for event in events(store)] == ["NewBest", "PolicyRetrained"]
-        folder = noise_home.research_policies / first.session_id
-        assert read_experiment(folder / "experiment.yaml").spec_hash == sealed.spec_hash
-        assert [file.read_bytes() for file in folder.glob("*.zip")] == [*store.policies.read_run(sealed).values()]
-        assert read_experiment(path).report_from == read_session(first).session.spec.sealed_from
+@pytest.fixture(scope="module")
+def best_found(searched_homes, tmp_path_factory):
+    """Home whose gate hands on the best Sharpe ratio, and the id of the session that found it."""
+    home = copy_home(searched_homes["noise"], tmp_path_factory.mktemp("best") / "home")
+    home.promotion_file.write_text("rule: best_sharpe\n")
+    folder = new_session(home, seed=1, **GRID)
+    assert run(home, folder)[-1].outcome == "nothing found"
+    return home, folder.session_id
+
+
+@pytest.fixture
+def best(best_found, tmp_path):
+    """Copy of that home, and the folder of its session."""
+    home = copy_home(best_found[0], tmp_path / "best")
+    return home, SessionFolder.of(home, best_found[1])
+
+
+def test_best_sharpe_alone_is_not_handed_on_by_the_rule_of_lower_bounds(noise_home):
+    noise_home.promotion_file.write_text("rule: lower_bound\n")
+    folder = new_session(noise_home, seed=1, **GRID)
+    assert run(noise_home, folder)[-1].outcome == "nothing found"
+    assert handed_on(noise_home, folder.session_id) is None
+
+
+def test_best_sharpe_alone_is_handed_on_by_its_rule_only_if_new(best):
+    home, first = best
+    second = new_session(home, seed=2, **GRID)
+    assert run(home, second)[-1].outcome == "nothing found"
+    path, store = handed_on(home, first.session_id), Store(home)
+    assert handed_on(home, second.session_id) is None  # it has the same trials
+    (new_best,) = events(store)
+    assert new_best.detail["sharpe"] == max(line.sharpe for line in trials_of(first, "judged"))
+    sealed = run_handed_on(store, read_experiment(path))
+    assert [event.kind for event in events(store)] == ["NewBest", "PolicyRetrained"]
+    folder = home.research_policies / first.session_id
+    assert read_experiment(folder / "experiment.yaml").spec_hash == sealed.spec_hash
+    assert [file.read_bytes() for file in folder.glob("*.zip")] == [*store.policies.read_run(sealed).values()]
+    assert read_experiment(path).report_from == read_session(first).session.spec.sealed_from
 
 
 def test_unreadable_gate_is_refused_before_the_search(noise_home):
@@ -112,14 +132,13 @@ def test_unreadable_gate_is_refused_before_the_search(noise_home):
 
 
 @pytest.mark.parametrize("drift", [0.0, 0.001], ids=["lower", "higher by an equal configuration"])
-def test_best_sharpe_hands_on_what_is_new_and_higher_whatever_the_sealed_window(drift, noise_home):
-    noise_home.promotion_file.write_text("rule: best_sharpe\n")
-    store = Store(noise_home)
-    run(noise_home, new_session(noise_home, seed=1, **GRID))
+def test_best_sharpe_hands_on_what_is_new_and_higher_whatever_the_sealed_window(drift, best):
+    home, _ = best
+    store = Store(home)
     (first,) = events(store)
     land(store, bars_of(market(n_sessions=N_SESSIONS + 6) + drift))
-    second = new_session(noise_home, seed=6, **GRID)
-    run(noise_home, second)
+    second = new_session(home, seed=6, **GRID)
+    run(home, second)
     best = max(trials_of(second, "judged"), key=lambda line: line.sharpe)
     assert read_session(second).session.spec.sealed_from.isoformat() > first.detail["sealed_from"]
     is_higher, is_equal = best.sharpe > first.detail["sharpe"], best.spec_hash == first.detail["configuration"]

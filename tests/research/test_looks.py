@@ -11,19 +11,26 @@ from nvtrader_pipelines.policies.learned import open_policy
 from nvtrader_pipelines.research.journal import LookOpened, SessionClosed, TrialJudged
 from nvtrader_pipelines.research.looks import count_looks
 from nvtrader_pipelines.research.recorded_session import read_session
-from nvtrader_pipelines.research.session import run_session
 from nvtrader_pipelines.research.session_store import sealed_experiment
-from nvtrader_pipelines.research.trial_pool import TrialPool
 from nvtrader_pipelines.research.verdict import Outcome
 from nvtrader_pipelines.storage.ledger.look_rows import SealedWindow
 from nvtrader_pipelines.storage.store import Store
-from tests.research.search_homes import CAP, EVEN, N_NAMES, cufolio, fail_jobs, new_session, run, trials_of
+from tests.research.search_homes import (
+    EVEN,
+    GRID,
+    N_NAMES,
+    cufolio,
+    fail_jobs,
+    new_session,
+    run,
+    run_to_look,
+    trials_of,
+)
 from tests.research.sessions import JournalBuilder, write_session
 from tests.storage.ledger.run_rows import run_row
 
 pytestmark = pytest.mark.slow
 
-GRID = {"proposer": {"kind": "grid"}, "bounds": CAP, "budget": 10}
 ENDS = GRID | {"proposer": {"kind": "grid", "points": 2}}
 
 
@@ -34,43 +41,27 @@ def sealed_window(home, folder):
     return SealedWindow("landing", frozenset(session.symbols), session.spec.sealed_from, last)
 
 
-def run_to_look(home, folder):
-    """Run a session until its look is opened, and drop it there as a kill does."""
-    steps = run_session(Store(home), folder.session_id)
-    look = next(line for line in steps if isinstance(line, LookOpened))
-    steps.close()
-    return look
-
-
-def test_look_is_recorded_before_a_process_holds_the_window(planted_home, monkeypatch):
-    folder, panels, start = new_session(planted_home, cufolio(EVEN), **GRID), [], TrialPool.__init__
-
-    def record(pool, panel, *arguments):
-        panels.append(panel.sessions[-1].item())
-        start(pool, panel, *arguments)
-
-    monkeypatch.setattr(TrialPool, "__init__", record)
-    look = run_to_look(planted_home, folder)
-    window = sealed_window(planted_home, folder)
+def test_look_is_recorded_before_a_process_holds_the_window(looked, searched_to_look):
+    (home, folder), look = looked, searched_to_look.look
+    window = sealed_window(home, folder)
     assert read_session(folder).lines[-1] == look
-    assert (look.look, look.level, Store(planted_home).ledger.sealed_windows()) == (1, 0.025, [window])
-    assert [last < window.first for last in panels] == [True]
+    assert (look.look, look.level, Store(home).ledger.sealed_windows()) == (1, 0.025, [window])
+    assert [last < window.first for last in searched_to_look.last_sessions] == [True]
 
 
 @pytest.mark.parametrize("has_line", [True, pytest.param(False, marks=pytest.mark.nightly)])
-def test_session_killed_after_its_look_keeps_the_number(planted_home, has_line):
-    folder = new_session(planted_home, cufolio(EVEN), **GRID)
-    run_to_look(planted_home, folder)
+def test_session_killed_after_its_look_keeps_the_number(looked, has_line):
+    home, folder = looked
     if not has_line:  # killed between the ledger and the journal
         lines = folder.journal.read_bytes().splitlines(keepends=True)
         folder.journal.write_bytes(b"".join(lines[:-1]))
-    run(planted_home, folder)
+    run(home, folder)
     *_, opened, closed = read_session(folder).lines
     assert (opened.look, closed.look, closed.outcome) == (1, 1, Outcome.WINNER)
     assert sum(isinstance(line, LookOpened) for line in read_session(folder).lines) == 1
-    assert len(Store(planted_home).ledger.sealed_windows()) == 1
-    again = new_session(planted_home, cufolio(EVEN), **GRID | {"goal": "the same again"})
-    second = run_to_look(planted_home, again)
+    assert len(Store(home).ledger.sealed_windows()) == 1
+    again = new_session(home, cufolio(EVEN), **GRID | {"goal": "the same again"})
+    second = run_to_look(home, again)
     assert (second.look, second.level) == (2, pytest.approx(0.05 / 6))
 
 
@@ -88,13 +79,13 @@ def test_opened_look_is_finished_although_others_raised_the_bar(reversing_home):
     assert (closed.outcome, closed.look) == (Outcome.IMPROVEMENT, 1)
 
 
-def test_winner_hands_on_the_judged_policies(planted_home):
-    folder = new_session(planted_home, cufolio(EVEN), **GRID)
-    closed = run(planted_home, folder)[-1]
+def test_winner_hands_on_the_judged_policies(looked):
+    home, folder = looked
+    closed = run(home, folder)[-1]
     assert isinstance(closed, SessionClosed)
     assert (closed.outcome, closed.over_base.difference > 1.0) == (Outcome.WINNER, True)
     kept = next(line for line in trials_of(folder) if line.trial == closed.trial)
-    policies = planted_home.research_policies / folder.session_id
+    policies = home.research_policies / folder.session_id
     winner = ExperimentSpec.model_validate(yaml.safe_load((policies / "experiment.yaml").read_text()))
     session = read_session(folder).session
     spec, name = session.spec.space().propose(kept.knobs).spec, f"{folder.session_id}-winner"
@@ -104,7 +95,7 @@ def test_winner_hands_on_the_judged_policies(planted_home):
     (file,) = policies.glob("*.zip")
     card, tensors = read_archive(file.read_bytes())
     assert (card.spec_hash, card.fold, card.seed) == (winner.spec_hash, 0, 0)
-    panel = Store(planted_home).panels.read(winner.market)
+    panel = Store(home).panels.read(winner.market)
     assert open_policy(card, tensors, panel).decide(panel, 900, opening_account(N_NAMES)).target.max() == pytest.approx(
         0.25
     )
@@ -120,39 +111,39 @@ def test_improvement_is_a_new_base_and_not_handed_on(reversing_home):
     assert not reversing_home.research_policies.exists()
 
 
-def test_kept_trial_without_a_sealed_result_is_not_confirmed(planted_home, monkeypatch):
-    folder = new_session(planted_home, cufolio(EVEN), **GRID)
+def test_kept_trial_without_a_sealed_result_is_not_confirmed(looked, monkeypatch):
+    home, folder = looked
     fail_jobs(monkeypatch, lambda job: job.spec.name.endswith("-winner"))
-    closed = run(planted_home, folder)[-1]
+    closed = run(home, folder)[-1]
     assert (closed.outcome, closed.look, closed.over_base) == (Outcome.NOT_CONFIRMED, 1, None)
-    assert Store(planted_home).ledger.find_look(folder.session_id) == 1
+    assert Store(home).ledger.find_look(folder.session_id) == 1
     assert not (folder.path / "best.yaml").exists()
 
 
-def test_look_without_a_result_of_the_base_is_finished_by_a_resume(planted_home, monkeypatch):
-    folder = new_session(planted_home, cufolio(EVEN), **GRID)
+def test_look_without_a_result_of_the_base_is_finished_by_a_resume(looked, monkeypatch):
+    home, folder = looked
     with monkeypatch.context() as failing:
         fail_jobs(failing, lambda job: job.spec.name == "base")
         with pytest.raises(ValueError):
-            run(planted_home, folder)
-    (closed,) = run(planted_home, folder)
+            run(home, folder)
+    (closed,) = run(home, folder)
     assert (closed.outcome, closed.look) == (Outcome.WINNER, 1)
 
 
 @pytest.mark.parametrize("used_by", [None, "session", pytest.param("run", marks=pytest.mark.nightly)])
-def test_winner_is_fresh_only_if_nothing_else_was_judged_on_its_window(planted_home, used_by):
-    folder = new_session(planted_home, cufolio(EVEN), **GRID)
-    session, store = read_session(folder).session, Store(planted_home)
-    first, last = session.spec.sealed_from, sealed_window(planted_home, folder).last
+def test_winner_is_fresh_only_if_nothing_else_was_judged_on_its_window(looked, used_by):
+    home, folder = looked
+    session, store = read_session(folder).session, Store(home)
+    first, last = session.spec.sealed_from, sealed_window(home, folder).last
     if used_by == "session":
         spec = session.spec.model_copy(update={"validation_from": first, "sealed_from": last})
         other = session.model_copy(update={"session_id": "20200101-000000-aaaa", "spec": spec})
-        write_session(planted_home, other, JournalBuilder().trial(0.1).lines)
+        write_session(home, other, JournalBuilder().trial(0.1).lines)
     if used_by == "run":
         begun = run_row(store.ledger, cufolio(), source="landing", window_first=first, window_last=last)
         store.ledger.begin(begun)
         store.ledger.finish(begun.run_id, "done")
-    closed = run(planted_home, folder)[-1]
+    closed = run(home, folder)[-1]
     assert (closed.outcome, closed.look) == (Outcome.WINNER, 1)
     assert ("never used before" in closed.sentence) == (used_by is None)
 

@@ -23,6 +23,7 @@ from tests.homes import copy_home
 from tests.research.search_homes import (
     CAP,
     EVEN,
+    GRID,
     bars_of,
     cufolio,
     fail_jobs,
@@ -36,7 +37,6 @@ from tests.research.search_homes import (
 
 pytestmark = pytest.mark.slow
 
-GRID = {"proposer": {"kind": "grid"}, "bounds": CAP, "budget": 10}
 CASH = {"agent.cash_floor": {"low": 0.0, "high": 0.2}, "agent.cash_ceiling": {"low": 0.1, "high": 0.3}}
 
 
@@ -52,6 +52,17 @@ def jobs(monkeypatch):
     monkeypatch.setattr(TrialPool, "submit", lambda pool, job: (submitted.append(job), submit(pool, job)))
     monkeypatch.setattr(TrialPool, "__init__", record_market)
     return submitted, panels
+
+
+@pytest.fixture(scope="module")
+def straight(searched_homes, tmp_path_factory):
+    """Home with a new session, its id, and the lines of its journal once it has run without a stop."""
+    folder = tmp_path_factory.mktemp("straight")
+    home = copy_home(searched_homes["noise"], folder / "new")
+    session_id = new_session(home).session_id
+    done = copy_home(home, folder / "done")
+    run(done, SessionFolder.of(done, session_id))
+    return home, session_id, stable(SessionFolder.of(done, session_id))
 
 
 def repeats(*proposals):
@@ -178,11 +189,9 @@ def test_base_that_the_market_cannot_hold_is_refused_without_a_session(noise_hom
     assert not noise_home.research_sessions.exists()
 
 
-def test_full_disk_ends_the_session_and_a_resume_loses_nothing(noise_home, tmp_path, monkeypatch):
-    folder = new_session(noise_home)
-    straight = copy_home(noise_home, tmp_path / "straight")
-    run(straight, SessionFolder.of(straight, folder.session_id))
-    expected = stable(SessionFolder.of(straight, folder.session_id))
+def test_full_disk_ends_the_session_and_a_resume_loses_nothing(straight, tmp_path, monkeypatch):
+    new, session_id, expected = straight
+    folder = SessionFolder.of(home := copy_home(new, tmp_path / "home"), session_id)
     append, write, n_writes = SessionFolder.append, SessionFolder.write_returns, iter(range(100))
 
     def append_half(session, line):
@@ -202,8 +211,8 @@ def test_full_disk_ends_the_session_and_a_resume_loses_nothing(noise_home, tmp_p
         full.setattr(SessionFolder, "write_returns", write_none)
         for _ in range(2):
             with pytest.raises(OSError):
-                run(noise_home, folder)
-    run(noise_home, folder)
+                run(home, folder)
+    run(home, folder)
     assert stable(folder) == expected
 
 
@@ -253,21 +262,20 @@ def test_kill_switch_interrupts_and_the_session_resumes(noise_home):
     assert len(trials_of(folder)) == 4
 
 
-def test_stop_request_ends_without_a_verdict_and_resume_finishes(noise_home, tmp_path):
-    folder = new_session(noise_home)
-    straight = copy_home(noise_home, tmp_path / "straight")
-    run(straight, SessionFolder.of(straight, folder.session_id))
+def test_stop_request_ends_without_a_verdict_and_resume_finishes(straight, tmp_path):
+    new, session_id, expected = straight
+    folder = SessionFolder.of(home := copy_home(new, tmp_path / "home"), session_id)
     with pytest.raises(StorageError):
         request_stop(folder)  # nothing runs
-    steps = run_session(Store(noise_home), folder.session_id)
+    steps = run_session(Store(home), folder.session_id)
     next(steps), next(steps)
     request_stop(folder)
     assert list(steps) == []
     assert not folder.stop_request.exists()
     assert [line.event for line in read_session(folder).lines] == ["base", "trial"]
-    run(noise_home, folder)
-    assert stable(folder) == stable(SessionFolder.of(straight, folder.session_id))
-    assert run(noise_home, folder) == []  # finished
+    run(home, folder)
+    assert stable(folder) == expected
+    assert run(home, folder) == []  # finished
 
 
 def test_second_process_of_a_session_is_refused(noise_home):

@@ -17,7 +17,6 @@ from tests.research.search_homes import CAP, EVEN, cufolio, new_session, run, st
 
 pytestmark = pytest.mark.slow
 
-BUDGET = 12
 SCRIPT = "from tests.research.search_homes import run_in_forks; run_in_forks()"
 
 
@@ -84,9 +83,11 @@ def tear(folder):
 
 
 @pytest.mark.parametrize("proposer", ["optuna", pytest.param("cma_es", marks=pytest.mark.nightly)])
-@pytest.mark.parametrize("n_kills", [3, pytest.param(20, marks=pytest.mark.nightly)])
-def test_session_killed_at_random_moments_equals_the_straight_one(forks, planted_home, tmp_path, n_kills, proposer):
-    folder = new_session(planted_home, cufolio(EVEN), bounds=CAP, proposer={"kind": proposer}, budget=BUDGET)
+@pytest.mark.parametrize(("n_kills", "budget"), [(2, 6), pytest.param(20, 12, marks=pytest.mark.nightly)])
+def test_session_killed_at_random_moments_equals_the_straight_one(
+    forks, planted_home, tmp_path, n_kills, budget, proposer
+):
+    folder = new_session(planted_home, cufolio(EVEN), bounds=CAP, proposer={"kind": proposer}, budget=budget)
     began = copy_home(planted_home, tmp_path / "began")
     run(planted_home, folder)
     expected, rows = stable(folder), stable_rows(planted_home)
@@ -111,16 +112,16 @@ def test_session_killed_at_random_moments_equals_the_straight_one(forks, planted
     assert n_torn > 0
 
 
-@pytest.mark.parametrize("n_kills", [2, pytest.param(10, marks=pytest.mark.nightly)])
-def test_killed_session_of_two_workers_has_exactly_its_budget(forks, noise_home, n_kills):
-    folder = new_session(noise_home, budget=BUDGET, workers=2, proposer={"kind": "optuna"})
+@pytest.mark.parametrize(("n_kills", "budget"), [(2, 6), pytest.param(10, 12, marks=pytest.mark.nightly)])
+def test_killed_session_of_two_workers_has_exactly_its_budget(forks, noise_home, n_kills, budget):
+    folder = new_session(noise_home, budget=budget, workers=2, proposer={"kind": "optuna"})
     generator = random.Random(n_kills)
     for _ in range(n_kills):
-        n_lines = generator.randrange(1, BUDGET // 2)
+        n_lines = generator.randrange(1, budget // 2)
         forks.run(noise_home, folder, 2, kill_at=generator.uniform(0.0, 0.05), n_lines=n_lines)
     assert forks.run(noise_home, folder, 2) == 0
     trials = trials_of(folder)
-    assert [line.trial for line in trials] == list(range(1, BUDGET + 1))
-    assert len({line.spec_hash for line in trials}) == BUDGET
-    assert len({line.proposal for line in trials}) == BUDGET
+    assert [line.trial for line in trials] == list(range(1, budget + 1))
+    assert len({line.spec_hash for line in trials}) == budget
+    assert len({line.proposal for line in trials}) == budget
     assert stable(folder)[-1]["event"] == "verdict"

@@ -6,14 +6,16 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import polars as pl
 
 from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
-from nvtrader_pipelines.market.calendar import NEW_YORK
+from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from nvtrader_pipelines.runs.ingestion import pin_panels
@@ -36,7 +38,7 @@ from nvtrader_pipelines.storage.tables import (
     TRAJECTORIES,
 )
 from tests.forkserver import share_forkserver
-from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
+from tests.markets import INGESTED_AT, MarketTables, csv_file, market_tables, synthetic_bars
 from tests.policies.small_learners import AGENT, SPEC
 
 EXPERIMENT = ExperimentSpec(
@@ -55,26 +57,49 @@ OF_A_RUN = (TRAJECTORIES, EQUITY_CURVES, ACTION_LOGS, REWARD_DECOMPOSITION, TRAI
 N_SESSIONS = 480
 
 
-def land(store: Store, n_sessions=N_SESSIONS, n_symbols=3, ended=(), calendar=NEW_YORK) -> None:
-    """Make the market of the first sessions of one long history, and pin it; some symbols end after `N_SESSIONS`."""
+@cache
+def market_of(n_sessions: int, n_symbols: int, ended: tuple[str, ...], calendar: TradingCalendar) -> MarketTables:
+    """The market of the first sessions of one long history; some symbols end after `N_SESSIONS`."""
     bars = synthetic_bars(n_sessions=600, n_symbols=n_symbols, calendar=calendar)
     days = bars["date"].unique().sort()
     has_ended = pl.col("symbol").is_in(list(ended)) & (pl.col("date") >= days[N_SESSIONS])
     landed = csv_file(bars.filter(pl.col("date").is_in(days[:n_sessions].implode()), ~has_ended))
-    made = market_tables(landed, calendar=calendar.name)
+    return market_tables(landed, calendar=calendar.name)
+
+
+def land(store: Store, n_sessions=N_SESSIONS, n_symbols=3, ended=(), calendar=NEW_YORK) -> None:
+    """Write the market of some sessions, and pin it."""
+    made = market_of(n_sessions, n_symbols, tuple(ended), calendar)
     tables = {BARS: made.bars, CLEAN_BARS: made.clean_bars, RETURNS: made.returns, FEATURES: made.features}
     for table, rows in tables.items():
         store.tables.replace(table, rows, {})
     pin_panels(store.tables, INGESTED_AT)
 
 
-def small_home(root: Path) -> Store:
-    """A home ready to run the experiment."""
+@cache
+def landed_files() -> dict[Path, bytes]:
+    """Files of a home with a market and nothing else."""
+    with TemporaryDirectory() as folder:
+        home = Home(Path(folder) / "home")
+        home.landing.mkdir(parents=True)
+        land(Store(home))
+        return {path.relative_to(home.root): path.read_bytes() for path in home.root.rglob("*") if path.is_file()}
+
+
+def market_home(root: Path) -> Store:
+    """A home with a market and nothing else."""
     home = Home(root)
     home.landing.mkdir(parents=True)
-    store = Store(home)
-    land(store)
-    Store(home).ledger.register(EXPERIMENT)
+    for path, content in landed_files().items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(content)
+    return Store(home)
+
+
+def small_home(root: Path) -> Store:
+    """A home ready to run the experiment."""
+    store = market_home(root)
+    store.ledger.register(EXPERIMENT)
     return store
 
 

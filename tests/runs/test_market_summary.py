@@ -10,7 +10,9 @@ from nvtrader_pipelines.runs.ingestion import ingest_market
 from nvtrader_pipelines.runs.market_summary import MAX_REFUSED_SHARE, read_basis_changes, summarize_market
 from nvtrader_pipelines.service.cli.pages.market_page import MAX_VALUE, MAX_WARNINGS, draw_coverage, print_market
 from nvtrader_pipelines.service.documents.market_facts import market_document
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.panels import read_calendars
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, QUARANTINE
 from tests.markets import INGESTED_AT, csv_file, synthetic_bars
 
@@ -27,9 +29,11 @@ def summarize_landed(store, now=INGESTED_AT):
     return summarize_market(store)
 
 
-@pytest.fixture
-def summary(home, store):
+@pytest.fixture(scope="module")
+def summary(tmp_path_factory):
     """Summary of a file with bad rows of one symbol, one that repeats a part, and one that is refused."""
+    home = Home(tmp_path_factory.mktemp("summary") / "home")
+    home.landing.mkdir(parents=True)
     home.market_file.write_text("sources: [{kind: landing}]\n")
     bars = synthetic_bars(n_sessions=320, n_symbols=3)
     text = csv_file(bars).content.decode().split("\n")
@@ -40,7 +44,7 @@ def summary(home, store):
     (home.landing / "a.csv").write_text("\n".join(text))
     (home.landing / "b.csv").write_bytes(csv_file(bars.filter(pl.col("symbol") == "CCC").head(10)).content)
     (home.landing / "c.csv").write_text("nothing\n")
-    return summarize_landed(store)
+    return summarize_landed(Store(home))
 
 
 def test_rows_of_each_file_are_kept_refused_or_repeated(summary):
@@ -122,54 +126,51 @@ def deliver(home, name, symbol, closes, first=dt.date(2020, 1, 6)):
     (home.landing / name).write_text("\n".join(["symbol,date,close", *rows]))
 
 
-@pytest.mark.parametrize(
-    ("later", "factor"),
-    [
-        ([26.0, 26.5, 27.0], 0.5),
-        ([26.0, 26.6, 27.0], None),  # not by one factor
-        ([52.0, 26.5, 27.0], None),  # the first shared bar agrees
-        ([52.3, 53.308, 54.0], None),  # by less than 1 %
-    ],
-)
-def test_delivery_on_another_basis_than_older_bars_is_a_warning(home, store, later, factor):
+def deliver_again(home, store, closes, *later, first):
+    """Land the closes of a symbol for each later delivery, and then these; return the warnings and the changes."""
     home.market_file.write_text("sources: [{kind: landing, calendar: 24/7}]\n")
-    deliver(home, "a.csv", "COIN", [50.0, 51.0, 52.0, 53.0])
+    for n in range(len(later)):
+        deliver(home, f"{n}-a.csv", f"COIN{n}", closes)
     summarize_landed(store)
-    deliver(home, "b.csv", "COIN", later, first=dt.date(2020, 1, 8))
-    warnings = summarize_landed(store).warnings
-    changes = read_basis_changes(store.tables)
-    assert changes.select("symbol", "file", "by", "factor", "first", "n_older").rows() == (
-        [("COIN", "a.csv", "b.csv", factor, dt.date(2020, 1, 8), 2)] if factor else []
+    for n, again in enumerate(later):
+        deliver(home, f"{n}-b.csv", f"COIN{n}", again, first=first)
+    return summarize_landed(store).warnings, read_basis_changes(store.tables)
+
+
+def test_delivery_on_another_basis_than_older_bars_is_a_warning(home, store):
+    later = (
+        [26.0, 26.5, 27.0],
+        [26.0, 26.6, 27.0],  # not by one factor
+        [52.0, 26.5, 27.0],  # the first shared bar agrees
+        [52.3, 53.308, 54.0],  # by less than 1 %
     )
-    assert len([each for each in warnings if "the old basis" in each]) == len(changes)
-
-
-def test_whole_history_on_another_basis_is_no_warning(home, store):
-    home.market_file.write_text("sources: [{kind: landing, calendar: 24/7}]\n")
-    deliver(home, "a.csv", "COIN", [50.0, 51.0, 52.0, 53.0])
-    summarize_landed(store)
-    deliver(home, "b.csv", "COIN", [25.0, 25.5, 26.0, 26.5, 27.0])
-    summarize_landed(store)
-    assert read_basis_changes(store.tables).is_empty()
+    warnings, changes = deliver_again(home, store, [50.0, 51.0, 52.0, 53.0], *later, first=dt.date(2020, 1, 8))
+    assert changes.select("symbol", "file", "by", "factor", "first", "n_older").rows() == [
+        ("COIN0", "0-a.csv", "0-b.csv", 0.5, dt.date(2020, 1, 8), 2)
+    ]
+    assert len([each for each in warnings if "the old basis" in each]) == 1
 
 
 def test_one_corrected_bar_is_no_change_of_basis(home, store):
-    home.market_file.write_text("sources: [{kind: landing, calendar: 24/7}]\n")
-    deliver(home, "a.csv", "COIN", [50.0, 51.0, 52.0])
-    summarize_landed(store)
-    deliver(home, "b.csv", "COIN", [55.0, 56.0], first=dt.date(2020, 1, 8))
-    summarize_landed(store)
-    assert read_basis_changes(store.tables).is_empty()
+    _, changes = deliver_again(home, store, [50.0, 51.0, 52.0], [55.0, 56.0], first=dt.date(2020, 1, 8))
+    assert changes.is_empty()
 
 
-@pytest.mark.parametrize(("first_close", "is_split"), [(26.3, True), (35.0, True), (79.0, True), (42.0, False)])
-def test_usual_ratio_between_two_files_is_a_warning(home, store, first_close, is_split):
+def test_whole_history_on_another_basis_is_no_warning(home, store):
+    later = [25.0, 25.5, 26.0, 26.5, 27.0]
+    _, changes = deliver_again(home, store, [50.0, 51.0, 52.0, 53.0], later, first=dt.date(2020, 1, 6))
+    assert changes.is_empty()
+
+
+def test_usual_ratio_between_two_files_is_a_warning(home, store):
     home.market_file.write_text("sources: [{kind: landing}]\n")
-    deliver(home, "a.csv", "KO", [50.0, 51.0, 52.0])
-    deliver(home, "b.csv", "KO", [first_close, first_close], first=dt.date(2020, 1, 9))
-    split = [each for each in summarize_landed(store).warnings if "if that is a split" in each]
-    assert len(split) == is_split
-    assert all("on 2020-01-09, from a.csv to b.csv" in each for each in split)
+    for symbol, first_close in {"A": 26.3, "B": 35.0, "C": 79.0, "D": 42.0}.items():
+        deliver(home, f"{symbol}-a.csv", symbol, [50.0, 51.0, 52.0])
+        deliver(home, f"{symbol}-b.csv", symbol, [first_close, first_close], first=dt.date(2020, 1, 9))
+    split = sorted(each for each in summarize_landed(store).warnings if "if that is a split" in each)
+    assert len(split) == 3
+    for symbol, warning in zip("ABC", split, strict=True):
+        assert f"on 2020-01-09, from {symbol}-a.csv to {symbol}-b.csv" in warning
 
 
 def test_page_counts_the_warnings_and_cuts_the_values_it_does_not_show(home, store):

@@ -20,8 +20,10 @@ from nvtrader_pipelines.runs.planning import (
 )
 from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, FEATURES, QUARANTINE, RETURNS
+from tests.homes import copy_home
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
 from tests.runs import untrained
 from tests.storage.table_rows import AT
@@ -45,11 +47,19 @@ def sealed(plan):
     return SealedRun.of(plan, {}, {}, {}, "")
 
 
-@pytest.fixture
-def market(store, home):
-    derive(store, seed=0)
+@pytest.fixture(scope="module")
+def derived(tmp_path_factory):
+    """Home with a market and the experiment; tests copy it."""
+    home = Home(tmp_path_factory.mktemp("derived") / "home")
+    home.landing.mkdir(parents=True)
+    derive(Store(home), seed=0)
     Store(home).ledger.register(SPEC)
-    return store
+    return home
+
+
+@pytest.fixture
+def market(derived, tmp_path):
+    return Store(copy_home(derived, tmp_path / "market"))
 
 
 def test_equal_spec_and_market_give_the_same_run(market):

@@ -12,7 +12,7 @@ from nvtrader_pipelines.runs.training_time import ASSUMED_PACE, estimate_trainin
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.specs import read_experiment
 from nvtrader_pipelines.storage.tables import TABLES
-from tests.runs.small_runs import EXPERIMENT, land
+from tests.runs.small_runs import EXPERIMENT, market_home
 from tests.storage.ledger.run_rows import event, run_row
 
 pytestmark = pytest.mark.slow
@@ -26,9 +26,8 @@ SWEEP = EXPERIMENT.model_copy(
 
 
 @pytest.fixture
-def market(store):
-    land(store)
-    return store
+def market(tmp_path):
+    return market_home(tmp_path / "home")
 
 
 def with_timesteps(timesteps):

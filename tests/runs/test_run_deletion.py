@@ -9,7 +9,10 @@ from nvtrader_pipelines.runs.run_deletion import delete_run, plan_deletion
 from nvtrader_pipelines.runs.run_tables import complete_run, walk_forward_runs
 from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUATIONS, RUNS, STRESS
+from tests.homes import copy_home
 from tests.runs.test_run_tables import run_named
 from tests.storage.ledger.run_rows import SPEC, run_row
 from tests.storage.table_rows import AT, run_rows
@@ -26,9 +29,11 @@ def curves(run_id, kind, generator):
     return rows.with_columns(session=pl.Series(DAYS), net_return=returns, spec_hash=pl.lit(SPEC.spec_hash))
 
 
-@pytest.fixture
-def trials(store):
-    """A store with three completed runs, and a replay of the second."""
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """A home with three completed runs, and a replay of the second."""
+    store = Store(Home(tmp_path_factory.mktemp("stored") / "home"))
+    store.home.landing.mkdir(parents=True)
     generator, ledger = np.random.default_rng(0), store.ledger
     rows = [curves(run_id, kind, generator) for run_id in TRIALS for kind in ("ensemble", "policy", "baseline")]
     store.tables.replace(EQUITY_CURVES, pl.concat(rows), {})
@@ -44,7 +49,12 @@ def trials(store):
         (folder / "fold-0-seed-0.zip").write_bytes(b"policy")
     ledger.begin(run_row(ledger, run_id="replay", kind="replay", parent_run_id="second"))
     ledger.finish("replay", "failed")
-    return store
+    return store.home
+
+
+@pytest.fixture
+def trials(stored, tmp_path):
+    return Store(copy_home(stored, tmp_path / "home"))
 
 
 def plan(store, run_id, active_run_id=None):

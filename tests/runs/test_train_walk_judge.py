@@ -180,32 +180,15 @@ def test_replay_window_open_end_is_that_of_tests_then_market(finished_store, run
 
 
 @pytest.mark.slow
-def test_training_can_be_stopped_resumed_and_judged_later(run, tmp_path):
+def test_stopped_and_halted_training_resumes_to_the_same_bytes(finished_store, run, tmp_path):
     store = small_home(tmp_path / "home")
-    ledger, plan = store.ledger, read_plan(store, KEY)
+    ledger, plan, switch = store.ledger, read_plan(store, KEY), FileKillSwitch(store.home)
     steps = train_run(store, plan, ME)
-    for step in steps:
-        if step.stage == "train.checkpoint":
-            steps.close()
+    next(step for step in steps if step.stage == "train.checkpoint")
+    steps.close()
     assert ledger.run(plan.run_id).status == "interrupted"
     with pytest.raises(StorageError):
         list(walk_run(store, plan, ME))
-    list(train_run(store, plan, ME))
-    trained = ledger.run(plan.run_id)
-    assert (trained.status, trained.kind, trained.attempts) == ("running", "walk_forward", 3)
-    assert store.tables.read(RUNS).is_empty()
-    list(walk_run(store, plan, ME))
-    list(judge_run(store, plan, ME))
-    assert ledger.run(plan.run_id).status == "done"
-    assert store.tables.read(RUNS)["kind"].to_list() == ["walk_forward"]
-    kept = ledger.policies(plan.run_id)
-    assert dict(kept.select("file", "sha256").iter_rows()) == run.policies
-
-
-@pytest.mark.slow
-def test_halted_training_resumes_to_the_same_bytes(finished_store, run, tmp_path):
-    store = small_home(tmp_path / "home")
-    plan, switch = read_plan(store, KEY), FileKillSwitch(store.home)
     steps = train_run(store, plan, ME)
     next(step for step in steps if step.stage == "train.checkpoint")
     switch.write(Halt(reason="news", by="ann", at=now()))
@@ -216,9 +199,18 @@ def test_halted_training_resumes_to_the_same_bytes(finished_store, run, tmp_path
     for launch in (train_run, walk_run, judge_run):
         with pytest.raises(RunHalted):
             list(launch(store, plan, ME))
-    assert (store.ledger.run(plan.run_id).status, files(store, run)) == ("interrupted", stored)
+    assert (ledger.run(plan.run_id).status, files(store, run)) == ("interrupted", stored)
     switch.remove()
-    list(run_whole(store, KEY, ME))
+    list(train_run(store, plan, ME))
+    trained = ledger.run(plan.run_id)
+    assert (trained.status, trained.kind, trained.attempts) == ("running", "walk_forward", 7)
+    assert store.tables.read(RUNS).is_empty()
+    list(walk_run(store, plan, ME))
+    list(judge_run(store, plan, ME))
+    assert ledger.run(plan.run_id).status == "done"
+    assert store.tables.read(RUNS)["kind"].to_list() == ["walk_forward"]
+    kept = ledger.policies(plan.run_id)
+    assert dict(kept.select("file", "sha256").iter_rows()) == run.policies
     resumed = store.policies.read_latest(KEY)
     assert resumed == run.model_copy(update={"snapshot_ids": resumed.snapshot_ids})  # of another home
     require_equal(rows_of(store, run.run_id), rows_of(finished_store, run.run_id))
@@ -323,12 +315,12 @@ def test_replays_use_recorded_or_current_market_and_forward_continues(grown):
     assert set(store.tables.read(RUNS)["kind"]) == {"walk_forward", "replay", "forward"}
 
 
-@pytest.mark.parametrize("field", ["symbols", "feature_names"])
-def test_policies_of_other_symbols_or_features_are_not_adopted(field, tmp_path):
+def test_policies_of_other_symbols_or_features_are_not_adopted(tmp_path):
     store = market_home(tmp_path / "home")
     plan = planned(store)
     archives = store.policies.read_run(sealed(store, plan))
-    other = planned(store, **{field: (*getattr(plan.panel, field)[:-1], "other")})
-    with pytest.raises(PolicyArchiveError):
-        adopt_policies(store, other, archives, ME)
+    for field in ("symbols", "feature_names"):
+        other = planned(store, **{field: (*getattr(plan.panel, field)[:-1], "other")})
+        with pytest.raises(PolicyArchiveError):
+            adopt_policies(store, other, archives, ME)
     assert set(store.ledger.runs()["run_id"]) == {plan.run_id}

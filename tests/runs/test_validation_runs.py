@@ -19,12 +19,10 @@ from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.train_walk_judge import forward_run, replay_run
-from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.policy_library import training_windows
-from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUATIONS, RUNS
 from tests.policies.small_learners import AGENT, SPEC
-from tests.runs.small_runs import EXPERIMENT, land, rows_of, run_whole
+from tests.runs.small_runs import EXPERIMENT, market_home, rows_of, run_whole
 
 VALIDATED = EXPERIMENT.model_copy(
     update={
@@ -40,11 +38,8 @@ PATHS = [f"small/path-{p}" for p in range(3)]
 @pytest.fixture(scope="module")
 def store(tmp_path_factory):
     """A home in which the experiment was run; only to be read."""
-    home = Home(tmp_path_factory.mktemp("validated") / "home")
-    home.landing.mkdir(parents=True)
-    store = Store(home)
-    land(store)
-    Store(home).ledger.register(VALIDATED)
+    store = market_home(tmp_path_factory.mktemp("validated") / "home")
+    store.ledger.register(VALIDATED)
     assert [step.stage for step in run_whole(store, KEY, Launch("task"))][-1] == "done"
     return store
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import datetime as dt
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -21,24 +20,15 @@ from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import reopen_plan
 from nvtrader_pipelines.runs.train_walk_judge import judge_run, walk_run
-from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger, RunRow
 from nvtrader_pipelines.storage.panels import read_panel
 from nvtrader_pipelines.storage.store import Store
 from tests.runs.small_runs import EXPERIMENT as LOOSE
-from tests.runs.small_runs import land
+from tests.runs.small_runs import market_home as market_home
 
 EXPERIMENT = LOOSE.model_copy(update={"pipeline": WeightPipeline()})  # its limits are the desk's
 KEY = EXPERIMENT.partition_key
 AT = dt.datetime(2024, 1, 3, tzinfo=dt.UTC)
-
-
-def market_home(root: Path) -> Store:
-    """A home with a market and nothing else."""
-    home = Home(root)
-    home.landing.mkdir(parents=True)
-    land(Store(home))
-    return Store(home)
 
 
 def planned(store: Store, spec: ExperimentSpec = EXPERIMENT, **market) -> RunPlan:
