@@ -29,10 +29,10 @@ JUDGING = {"arch", "statsmodels", "sklearn", "matplotlib", "mlflow", "exchange_c
 NEVER = TRADING | JUDGING | {"dagster", "opentelemetry"}
 TABLES = {"polars", "numba", "pyiceberg", "sqlalchemy", "duckdb", "pyarrow", "pandas"}
 SPEC = "nvtrader_pipelines.experiments.spec"
-LISTS = {  # on a home with runs and a scoreboard, each in a process of its own
+LISTS = {  # on a home with runs and a scoreboard, in this order in one process
+    "experiments list": {"numba", "pandas", "duckdb", "pyarrow", "pyiceberg", "nvtrader_pipelines.experiments.plan"},
     "runs": {"numba", "pandas", "duckdb", "pyarrow.dataset", SPEC},
     "scoreboard": {"numba", "pandas", "duckdb", "pyarrow.dataset", SPEC},
-    "experiments list": {"numba", "pandas", "duckdb", "pyarrow", "pyiceberg", "nvtrader_pipelines.experiments.plan"},
     "policies list": {"numba", "pandas", "duckdb", "pyarrow.dataset", "nvtrader_pipelines.experiments.plan"},
     "portfolio": {"numba", "pandas", "duckdb", "pyarrow.dataset"},
     "status": {"numba", "pandas", "pyarrow.dataset", "nvtrader_pipelines.experiments.plan"},
@@ -80,7 +80,7 @@ def test_query_imports_duckdb_and_polars_alone(store, home):
     assert imported & (NEVER | TABLES | {"prompt_toolkit"}) == {"duckdb", "polars", "pyarrow"}
 
 
-@pytest.mark.parametrize(("command", "unwanted"), LISTS.items(), ids=LISTS)
-def test_list_of_built_home_imports_no_unneeded_library(built_home, command, unwanted):
-    (imported,) = imported_modules(built_home.root, [[command]])
-    assert imported & (NEVER | unwanted) == set()
+def test_lists_of_built_home_import_no_unneeded_library(built_home):
+    imported = imported_modules(built_home.root, [[command] for command in LISTS])
+    found = {command: modules & (NEVER | LISTS[command]) for command, modules in zip(LISTS, imported, strict=True)}
+    assert found == {command: set() for command in LISTS}
