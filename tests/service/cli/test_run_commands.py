@@ -348,6 +348,6 @@ def test_forward_run_shows_last_signal_and_is_idempotent(sweep, swept_run):
     account = shown.stdout.partition("\nthe account\n")[2]
     assert "signal.emitted" in account
     assert "2018-01-02: order for the next fill" in account
-    first, again = (json.loads(sweep("runs", "forward", FREE, "--json").stdout)["run"] for _ in range(2))
-    assert first["run_id"] == again["run_id"]
-    assert (first["kind"], first["parent_run_id"]) == ("forward", swept_run.run_id)
+    again = json.loads(sweep("runs", "forward", FREE, "--json").stdout)["run"]
+    assert f"\nrun {again['run_id']}: " in shown.stdout
+    assert (again["kind"], again["parent_run_id"]) == ("forward", swept_run.run_id)
