@@ -207,9 +207,9 @@ def test_second_interrupt_ends_at_once(searched):
     (folder,) = Store(searched).searches.folders()
     children = psutil.Process(process.pid).children(recursive=True)
     os.kill(process.pid, signal.SIGINT)
-    time.sleep(1.0)
+    wait_until(folder.stop_request.exists, process)
+    time.sleep(0.5)
     assert process.poll() is None  # a trial is running
-    assert folder.stop_request.exists()
     os.kill(process.pid, signal.SIGINT)
     process.communicate(timeout=SECONDS)
     assert process.returncode == INTERRUPTED
