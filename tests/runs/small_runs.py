@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import polars as pl
@@ -36,7 +37,7 @@ from nvtrader_pipelines.storage.tables import (
     TRAJECTORIES,
 )
 from tests.forkserver import share_forkserver
-from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
+from tests.markets import INGESTED_AT, MarketTables, csv_file, market_tables, synthetic_bars
 from tests.policies.small_learners import AGENT, SPEC
 
 EXPERIMENT = ExperimentSpec(
@@ -57,15 +58,20 @@ N_SESSIONS = 480
 
 def land(store: Store, n_sessions=N_SESSIONS, n_symbols=3, ended=(), calendar=NEW_YORK) -> None:
     """Make the market of the first sessions of one long history, and pin it; some symbols end after `N_SESSIONS`."""
-    bars = synthetic_bars(n_sessions=600, n_symbols=n_symbols, calendar=calendar)
-    days = bars["date"].unique().sort()
-    has_ended = pl.col("symbol").is_in(list(ended)) & (pl.col("date") >= days[N_SESSIONS])
-    landed = csv_file(bars.filter(pl.col("date").is_in(days[:n_sessions].implode()), ~has_ended))
-    made = market_tables(landed, calendar=calendar.name)
+    made = _market(n_sessions, n_symbols, tuple(ended), calendar)
     tables = {BARS: made.bars, CLEAN_BARS: made.clean_bars, RETURNS: made.returns, FEATURES: made.features}
     for table, rows in tables.items():
         store.tables.replace(table, rows, {})
     pin_panels(store.tables, INGESTED_AT)
+
+
+@cache
+def _market(n_sessions, n_symbols, ended, calendar) -> MarketTables:
+    bars = synthetic_bars(n_sessions=600, n_symbols=n_symbols, calendar=calendar)
+    days = bars["date"].unique().sort()
+    has_ended = pl.col("symbol").is_in(list(ended)) & (pl.col("date") >= days[N_SESSIONS])
+    landed = csv_file(bars.filter(pl.col("date").is_in(days[:n_sessions].implode()), ~has_ended))
+    return market_tables(landed, calendar=calendar.name)
 
 
 def small_home(root: Path) -> Store:
