@@ -24,7 +24,7 @@ from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.panels import read_panel
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, PROMOTION_DECISIONS, RUNS, VALIDATION
-from tests.promotion.activations import LATER, Killed, dying_at, put_unreadable
+from tests.promotion.activations import LATER, Killed, dying_at, put, put_unreadable
 from tests.promotion.gate import MARKET, active_name, decisions, judge, overrule, spec, write_returns
 from tests.runs.untrained import AT, EXPERIMENT, planned, sealed
 
@@ -223,8 +223,8 @@ def test_invalid_track_record_is_rejected(store, runs, net, baseline, decision):
     assert decisions(store) == [("gate", "still", None, False, False)]
 
 
-def test_incomparable_active_policy_is_named_in_the_rejection(store, monkeypatch):
-    judge(store, "steady")
+def test_incomparable_active_policy_is_named_in_the_rejection(store, runs, monkeypatch):
+    put(store, (runs["steady"].run_id, "steady"))
 
     def reads(ledger, key):
         if key.startswith("steady@"):
@@ -290,14 +290,14 @@ def test_accounts_with_other_costs_or_fills_are_not_compared(store, runs, change
     run = sealed(store, planned(store, other))
     write_returns(store, run, MARKET + 0.002)
     complete_run(store, run, AT)
-    judge(store, "steady")
+    put(store, (runs["steady"].run_id, "steady"))
     answer = judge(store, run.run_id)
     assert not answer.activated
     assert decision in answer.verdict.sentence
 
 
 def test_policies_of_two_markets_are_not_compared(store, runs, monkeypatch):
-    judge(store, "steady")
+    put(store, (runs["steady"].run_id, "steady"))
     elsewhere = spec("steady", market=EXPERIMENT.market.model_copy(update={"source": "sample"}))
     write_returns(store, runs["steady"].model_copy(update={"spec_hash": elsewhere.spec_hash}), MARKET)
     read = Ledger.read
@@ -310,7 +310,7 @@ def test_policies_of_two_markets_are_not_compared(store, runs, monkeypatch):
 
 
 def test_gate_leaves_out_sessions_before_the_reported_period(store, runs, monkeypatch):
-    judge(store, "steady")
+    put(store, (runs["steady"].run_id, "steady"))
     later = spec("steady", report_from=dt.date(2016, 2, 3))
     write_returns(store, runs["steady"].model_copy(update={"spec_hash": later.spec_hash}), MARKET)
     read = Ledger.read
@@ -351,11 +351,11 @@ def test_promotion_killed_twice_counts_as_activated_once_the_audit_has_it(store,
     assert decisions(store) == [("gate", "steady", None, True, True)]
 
 
-def test_failed_activation_is_recorded_as_not_activated(store, monkeypatch):
+def test_failed_activation_is_recorded_as_not_activated(store, runs, monkeypatch):
     def fails(*_):
         raise StorageError("the disk is full")
 
-    judge(store, "steady")
+    put(store, (runs["steady"].run_id, "steady"))
     monkeypatch.setattr(promote_module, "activate", fails)
     with pytest.raises(StorageError):
         judge(store, "still")
