@@ -145,6 +145,14 @@ def built_home(shared_folder: Path, fast_nvtrader: Path) -> Home:
 
 
 @pytest.fixture(scope="session")
+def evaluated_home(shared_folder: Path) -> Home:
+    """A home with an evaluated run of untrained policies; read it, never write it."""
+    from tests.runs.untrained import build_evaluated_once
+
+    return build_evaluated_once(shared_folder)
+
+
+@pytest.fixture(scope="session")
 def fast_nvtrader(shared_folder: Path, worker_id: str) -> Path:
     """Path of an `nvtrader` that runs in forks of a shared process, and so starts fast."""
     from tests.command_server import start_server_once

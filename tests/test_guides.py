@@ -11,7 +11,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
@@ -218,6 +218,7 @@ def recorded_calls(tmp_path, built_home) -> Callable[[Path], list[list[str]]]:
     return record
 
 
+@cache
 def parser() -> Any:
     """The command with all options and arguments, which does nothing."""
     tree = typer.main.get_command(app)

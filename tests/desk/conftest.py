@@ -1,40 +1,32 @@
 """Fixtures of homes with an evaluated run."""
 
-import shutil
-
 import pytest
 
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.table import to_frame
-from nvtrader_pipelines.storage.tables import (
-    AUDIT,
-    FILLS,
-    ORDERS,
-    PORTFOLIO_STATE,
-    REBALANCE_PLAN,
-    TARGET_WEIGHTS,
-)
-from tests.desk.desks import DESKS, judged_home, make_active
-
-MIRRORED = (REBALANCE_PLAN, TARGET_WEIGHTS, ORDERS, FILLS, PORTFOLIO_STATE, AUDIT)
+from tests.desk.desks import DESKS, make_active
+from tests.homes import copy_home
+from tests.runs.untrained import KEY
 
 
 @pytest.fixture(scope="session")
-def judged(tmp_path_factory):
-    """Home with an evaluated run, only to be read or reset."""
-    return judged_home(tmp_path_factory.mktemp("desk") / "home")
+def judged(evaluated_home, tmp_path_factory):
+    """Home with an evaluated run, to which tests may add runs."""
+    store = Store(copy_home(evaluated_home, tmp_path_factory.mktemp("judged") / "home"))
+    return store, store.policies.read_latest(KEY)
+
+
+@pytest.fixture(scope="session")
+def active_home(evaluated_home, tmp_path_factory):
+    """Home with an active policy; read it, never write it."""
+    store = Store(copy_home(evaluated_home, tmp_path_factory.mktemp("active") / "home"))
+    make_active(store, store.policies.read_latest(KEY))
+    return store.home
 
 
 @pytest.fixture
-def trading_home(judged, monkeypatch):
-    """Home with an active policy, without accounts and events."""
-    store, run = Store(judged[0].home), judged[1]
+def trading_home(active_home, tmp_path, monkeypatch):
+    """Copy of a home with an active policy, without accounts."""
     DESKS.clear()
     monkeypatch.delenv("NVTRADER_KILL_SWITCH", raising=False)
-    for folder in (store.home.runtime, store.home.audit, store.home.accounts):
-        shutil.rmtree(folder, ignore_errors=True)
-    if not store.tables.read(AUDIT, columns=["line"]).is_empty():
-        for table in MIRRORED:
-            store.tables.replace(table, to_frame(table, []), {})
-    make_active(store, run)
-    return store, run
+    store = Store(copy_home(active_home, tmp_path / "trading"))
+    return store, store.policies.read_latest(KEY)

@@ -1,6 +1,6 @@
 """Trade accounts in processes that are killed between two durable effects, and in one that is not.
 
-Run as `python -m tests.desk.killed_trading <folder> <seed>`; prints the final accounts as one line of JSON.
+Run as `python -m tests.desk.killed_trading <folder> <seed> <kind> ...`; prints the final accounts as one line of JSON.
 """
 
 import json
@@ -101,10 +101,10 @@ def final_records(folder):
     }
 
 
-def main(folder, seed):
+def main(folder, seed, *kinds):
     """Trade a killed and an unkilled account of each kind."""
     generator, found = np.random.default_rng(seed), {}
-    for kind in ACCOUNTS:
+    for kind in kinds:
         whole, killed = f"{folder}/{kind}-whole", f"{folder}/{kind}-killed"
         trade(whole, kind, Fuse())  # here, so that the forks need not compile again
         ended = []
@@ -117,4 +117,4 @@ def main(folder, seed):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

@@ -76,15 +76,12 @@ def test_account_opens_at_the_last_session_and_trades_later_ones(home):
     assert [state.session for state in states(store)] == [last]
     assert desk(store).due() == []
     assert len(desk(store).plans()) == 1
-    try:
-        land(store, N_SESSIONS + 3)
-        fresh = days_of(store)[-3:]
-        assert desk(store).due() == fresh
-        trade(store)
-        assert [state.session for state in states(store)] == [last, *fresh]
-        assert states(store)[1].plan_id is not None
-    finally:
-        land(store)
+    land(store, N_SESSIONS + 3)
+    fresh = days_of(store)[-3:]
+    assert desk(store).due() == fresh
+    trade(store)
+    assert [state.session for state in states(store)] == [last, *fresh]
+    assert states(store)[1].plan_id is not None
 
 
 def test_single_steps_make_up_a_session(home):
@@ -128,12 +125,9 @@ def test_untested_policy_does_not_trade(home, sharpe):
     where = {"spec_hash": [run.spec_hash], "run_id": [run.run_id]}
     rows = store.tables.read(EVALUATIONS)
     store.tables.replace(EVALUATIONS, rows.with_columns(sharpe=pl.lit(sharpe, pl.Float64)), where)
-    try:
-        with pytest.raises(StorageError):
-            trade(store)
-        assert not book_path(store.home, "paper").exists()
-    finally:
-        store.tables.replace(EVALUATIONS, rows, where)
+    with pytest.raises(StorageError):
+        trade(store)
+    assert not book_path(store.home, "paper").exists()
 
 
 def test_policy_with_old_tests_does_not_begin_to_trade(home, monkeypatch):
@@ -163,8 +157,7 @@ def rule(home):
     store.tables.replace(
         EVALUATIONS, rows.with_columns(pl.lit(value).alias(name) for name, value in mine.items()), where
     )
-    yield other
-    store.tables.replace(EVALUATIONS, rows.clear(), where)
+    return other
 
 
 def test_rule_does_not_trade_a_market_of_other_symbols(home, rule):
@@ -173,15 +166,13 @@ def test_rule_does_not_trade_a_market_of_other_symbols(home, rule):
     days = days_of(store)[-3:]
     trade(store, days[0], days[1])
     before, events = states(store), store.audit.events()
-    try:
-        for n_symbols in (2, 4):
-            land(store, n_symbols=n_symbols)
-            for step in (lambda: trade(store), desk(store).execute):
-                with pytest.raises(StorageError):
-                    step()
-            assert (states(store), store.audit.events()) == (before, events)
-    finally:
-        land(store)
+    for n_symbols in (2, 4):
+        land(store, n_symbols=n_symbols)
+        for step in (lambda: trade(store), desk(store).execute):
+            with pytest.raises(StorageError):
+                step()
+        assert (states(store), store.audit.events()) == (before, events)
+    land(store)
     trade(store)
     assert [state.session for state in states(store)[-3:]] == days
 
@@ -290,12 +281,9 @@ def test_plan_is_decided_once_and_its_orders_follow(home):
         with pytest.raises(ExecutionError):
             desk(store).decide(plan, answer, "bob")
     assert [event.by for event in store.audit.events("paper") if event.kind == "approved"] == ["ann"]
-    try:
-        land(store, N_SESSIONS + 1)
-        trade(store, acknowledge=False)
-        assert desk(store).plans()["status"].to_list() == ["filled"]
-    finally:
-        land(store)
+    land(store, N_SESSIONS + 1)
+    trade(store, acknowledge=False)
+    assert desk(store).plans()["status"].to_list() == ["filled"]
 
 
 def test_halted_account_of_the_present_holds_day_by_day_until_resumed(home):
@@ -303,24 +291,21 @@ def test_halted_account_of_the_present_holds_day_by_day_until_resumed(home):
     last = days_of(store)[-1]
     trade(store)
     halt(store, "ann", "news", lambda: AT)
-    try:
-        for n_later in (1, 2):
-            land(store, N_SESSIONS + n_later)
-            trade(store)
-        fresh = days_of(store)[-2:]
-        assert [state.session for state in states(store)] == [last, *fresh]
-        assert [event.session for event in store.audit.events("paper") if event.kind == "halted"] == fresh
-        assert not states(store)[-1].shares
-        land(store, N_SESSIONS + 4)
-        for refused in (partial(trade, store), desk(store).execute, desk(store).settle):
-            with pytest.raises(TradingHalted) as stopped:
-                refused()
-            assert (stopped.value.account, stopped.value.session) == ("paper", fresh[-1])
-        resume(store, "ann", "over", lambda: AT)
+    for n_later in (1, 2):
+        land(store, N_SESSIONS + n_later)
         trade(store)
-        assert states(store)[-1].session == days_of(store)[-1]
-    finally:
-        land(store)
+    fresh = days_of(store)[-2:]
+    assert [state.session for state in states(store)] == [last, *fresh]
+    assert [event.session for event in store.audit.events("paper") if event.kind == "halted"] == fresh
+    assert not states(store)[-1].shares
+    land(store, N_SESSIONS + 4)
+    for refused in (partial(trade, store), desk(store).execute, desk(store).settle):
+        with pytest.raises(TradingHalted) as stopped:
+            refused()
+        assert (stopped.value.account, stopped.value.session) == ("paper", fresh[-1])
+    resume(store, "ann", "over", lambda: AT)
+    trade(store)
+    assert states(store)[-1].session == days_of(store)[-1]
 
 
 def test_halted_replay_stays_at_its_last_close_until_resumed(home):

@@ -9,7 +9,6 @@ from nvtrader_pipelines.desk.mirror import mirror
 from nvtrader_pipelines.desk.portfolio_rows import state_rows
 from nvtrader_pipelines.execution.audit import plan_event
 from nvtrader_pipelines.execution.book import AccountState
-from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
@@ -22,8 +21,7 @@ from nvtrader_pipelines.storage.views.publishing import publish
 from nvtrader_pipelines.storage.views.view_definitions import create_views
 from tests.desk.provenance import PROVENANCE
 from tests.execution.plans import AT, a_fill, a_plan, an_order, cancelled, constructed, decided, filled, judged, placed
-from tests.runs.small_runs import N_SESSIONS, land, small_home
-from tests.runs.untrained import planned, sealed
+from tests.runs.small_runs import N_SESSIONS, land
 
 pytestmark = pytest.mark.slow
 
@@ -301,10 +299,8 @@ def test_snapshots_of_a_plan_are_stored(store, log):
     assert store.tables.pinned_snapshots() == {11, 12}
 
 
-def test_provenance_query_leads_from_fill_to_seeds(tmp_path):
-    store = small_home(tmp_path / "home")
-    run = sealed(store, planned(store))
-    complete_run(store, run, AT)
+def test_provenance_query_leads_from_fill_to_seeds(trading_home):
+    store, run = trading_home
     plan = a_plan(
         run_id=run.run_id,
         spec_hash=run.spec_hash,

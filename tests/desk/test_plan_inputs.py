@@ -22,11 +22,9 @@ OVERRIDE = Override(reason="because")
 
 @pytest.fixture
 def home(trading_home):
-    """Home whose account has a plan that waits, and the home's market afterwards."""
-    store, run = trading_home
-    trade(store, acknowledge=False)
-    yield store, run
-    land(store)
+    """Home whose account has a plan that waits."""
+    trade(trading_home[0], acknowledge=False)
+    return trading_home
 
 
 def decide(store, decision):

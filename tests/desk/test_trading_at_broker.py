@@ -67,14 +67,11 @@ def exchange(home, monkeypatch):
     store, _ = home
     monkeypatch.setenv("APCA_API_KEY_ID", KEYS[0])
     monkeypatch.setenv("APCA_API_SECRET_KEY", KEYS[1])
-    days = days_of(store)
     with serving(AlpacaStub(clock=evening(store))) as stub:
         panel = read_panel(store.tables, "landing")
         stub.prices.update(zip(panel.symbols, read_prices(store.tables, panel).closes[-1].tolist(), strict=True))
         add_account(store, "live", f"alpaca\nbase_url: {stub.url}\nretries: 0")
         yield stub
-    if days_of(store) != days:
-        land(store)
 
 
 def live(store, at=None):

@@ -1,5 +1,5 @@
 """Fixtures of homes whose accounts people decide on."""
 
-from tests.desk.conftest import judged, trading_home
+from tests.desk.conftest import active_home, judged, trading_home
 
-__all__ = ["judged", "trading_home"]
+__all__ = ["active_home", "judged", "trading_home"]

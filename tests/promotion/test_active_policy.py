@@ -131,6 +131,7 @@ put(Store(Home(Path(sys.argv[1]))), (sys.argv[2], "small"), LATER)
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.usefixtures("trading")
 def test_pointer_file_is_written_after_a_kill_by_the_next_command(store, run, command):

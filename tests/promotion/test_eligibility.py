@@ -6,11 +6,11 @@ from nvtrader_pipelines.promotion.eligibility import tuning_message
 from nvtrader_pipelines.storage.tables import DPO_CHECKS
 from tests.runs.untrained import EXPERIMENT
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_gate")]
+pytestmark = pytest.mark.slow
 
 
-def test_tuned_run_may_pass_only_if_it_orders_held_out_pairs(store, runs):
-    rule = runs["steady"]
+def test_tuned_run_may_pass_only_if_it_orders_held_out_pairs(gate_store, runs):
+    store, rule = gate_store, runs["steady"]
     assert tuning_message(store, rule) is None
     agent = {"kind": "dpo", "start": "0" * 16, "pairs": "0" * 64}
     tuned = EXPERIMENT.model_copy(update={"name": "small-dpo", "agent": DpoAgent.model_validate(agent)})

@@ -8,16 +8,18 @@ from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.promotion.policy_cards import find_policy, read_library, read_library_card
 from nvtrader_pipelines.promotion.promote import activate
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
+from tests.homes import copy_home
 from tests.promotion.activations import forget_activations, put_unreadable
-from tests.runs.untrained import AT, EXPERIMENT, KEY, begun, judged, market_home, planned, sealed
+from tests.runs.untrained import AT, EXPERIMENT, KEY, begun, planned, sealed
 
 RULE = EXPERIMENT.model_copy(update={"name": "rule", "agent": EqualWeight(), "seeds": (0,)})
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return market_home(tmp_path_factory.mktemp("cards") / "home")
+def store(evaluated_home, tmp_path_factory):
+    return Store(copy_home(evaluated_home, tmp_path_factory.mktemp("cards") / "home"))
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,7 @@ def run(store):
     sealed(store, planned(store, RULE))
     half = planned(store, EXPERIMENT.model_copy(update={"name": "half"}))
     begun(store, half).finish(half.run_id, "interrupted")
-    return judged(store, planned(store))
+    return store.policies.read_latest(KEY)
 
 
 @pytest.fixture

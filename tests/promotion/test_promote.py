@@ -18,19 +18,24 @@ from nvtrader_pipelines.promotion.eligibility import coverage_warnings
 from nvtrader_pipelines.promotion.gate import PromotionGate
 from nvtrader_pipelines.promotion.promote import activate, activate_manually, mirror_active, read_gate
 from nvtrader_pipelines.runs.run_tables import complete_run
-from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
+from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.compliance_files import SECTORS
 from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.panels import read_panel
 from nvtrader_pipelines.storage.tables import ACTIVE_POLICY, PROMOTION_DECISIONS, RUNS, VALIDATION
-from tests.promotion.activations import LATER, Killed, dying_at, put_unreadable
+from tests.promotion.activations import LATER, Killed, dying_at, put, put_unreadable
 from tests.promotion.gate import MARKET, active_name, decisions, judge, overrule, spec, write_returns
 from tests.runs.untrained import AT, EXPERIMENT, planned, sealed
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_gate")]
+pytestmark = pytest.mark.slow
 
 REPORTED = "300 sessions of the reported period from 2010, 2016-01-04 to 2016-10-29"
+
+
+@pytest.fixture
+def store(gate_store):
+    return gate_store
 
 
 def test_policy_that_beats_its_baseline_is_the_first_active_one(store, runs):
@@ -91,7 +96,6 @@ def test_decision_on_changed_figures_is_another_row(store, runs):
         ("gate", "steady", "still", True, True),
         ("gate", "still", None, True, True),
     ]
-    write_returns(store, runs["steady"], MARKET)
 
 
 def test_every_replacement_by_a_person_is_a_row(store, runs):
@@ -151,8 +155,6 @@ def account_with_xyz(store):
     known = {"session": AT.date(), "symbols": ("AAA", "XYZ", "cash"), "weights": (0.5, 0.2, 0.3), "recent_returns": ()}
     known |= {"equity": 1.0, "peak": 1.0, "capital": 1e5, "kept_at": "here", "shares": {}, "prices": {}}
     SqliteBook(store.home, "paper").settle(AccountState(**known, policy="p", run_id="r", spec_hash="s"))
-    yield
-    book_path(store.home, "paper").unlink()
 
 
 @pytest.mark.usefixtures("account_with_xyz")
@@ -166,7 +168,6 @@ def test_activation_warns_of_names_without_a_sector_and_of_foreign_holdings(stor
     sectors.write_text("symbol,sector\nAAA,a\nBBB,b\nCCC,c\n")
     assert len(coverage_warnings(store, ("AAA", "BBB", "CCC"))) == 1
     assert coverage_warnings(store, ("AAA", "BBB", "CCC", "XYZ"))[0].startswith("XYZ: no sector")
-    sectors.unlink()
 
 
 def test_run_killed_during_its_tests_is_rejected(store, runs):
@@ -176,7 +177,6 @@ def test_run_killed_during_its_tests_is_rejected(store, runs):
     assert "was not tested to the end" in decision.verdict.sentence
     complete_run(store, runs["trend"], AT)
     assert judge(store, "trend").activated
-    write_returns(store, runs["trend"], MARKET[:0])
 
 
 def test_unusable_policy_is_rejected_and_raises_for_a_person(store, runs):
@@ -191,7 +191,6 @@ def test_unusable_policy_is_rejected_and_raises_for_a_person(store, runs):
         overrule(store, "still")
     assert [decision for decision, *_ in decisions(store)] == ["gate"]
     assert active_name(store) is None
-    path.write_bytes(content)
 
 
 def test_run_of_other_code_is_rejected_and_warns_a_person(store, monkeypatch):
@@ -222,11 +221,10 @@ def test_invalid_track_record_is_rejected(store, runs, net, baseline, decision):
     assert not answer.activated
     assert re.search(rf"is not promoted: a promotion .*{decision}", answer.verdict.sentence)
     assert decisions(store) == [("gate", "still", None, False, False)]
-    write_returns(store, runs["still"], MARKET + 0.001)
 
 
-def test_incomparable_active_policy_is_named_in_the_rejection(store, monkeypatch):
-    judge(store, "steady")
+def test_incomparable_active_policy_is_named_in_the_rejection(store, runs, monkeypatch):
+    put(store, (runs["steady"].run_id, "steady"))
 
     def reads(ledger, key):
         if key.startswith("steady@"):
@@ -292,14 +290,14 @@ def test_accounts_with_other_costs_or_fills_are_not_compared(store, runs, change
     run = sealed(store, planned(store, other))
     write_returns(store, run, MARKET + 0.002)
     complete_run(store, run, AT)
-    judge(store, "steady")
+    put(store, (runs["steady"].run_id, "steady"))
     answer = judge(store, run.run_id)
     assert not answer.activated
     assert decision in answer.verdict.sentence
 
 
 def test_policies_of_two_markets_are_not_compared(store, runs, monkeypatch):
-    judge(store, "steady")
+    put(store, (runs["steady"].run_id, "steady"))
     elsewhere = spec("steady", market=EXPERIMENT.market.model_copy(update={"source": "sample"}))
     write_returns(store, runs["steady"].model_copy(update={"spec_hash": elsewhere.spec_hash}), MARKET)
     read = Ledger.read
@@ -309,11 +307,10 @@ def test_policies_of_two_markets_are_not_compared(store, runs, monkeypatch):
     decision = judge(store, "still")
     assert not decision.activated
     assert "the market is landing in its tests and sample in those of" in decision.verdict.sentence
-    write_returns(store, runs["steady"], MARKET)
 
 
 def test_gate_leaves_out_sessions_before_the_reported_period(store, runs, monkeypatch):
-    judge(store, "steady")
+    put(store, (runs["steady"].run_id, "steady"))
     later = spec("steady", report_from=dt.date(2016, 2, 3))
     write_returns(store, runs["steady"].model_copy(update={"spec_hash": later.spec_hash}), MARKET)
     read = Ledger.read
@@ -321,7 +318,6 @@ def test_gate_leaves_out_sessions_before_the_reported_period(store, runs, monkey
     decision = judge(store, "still").verdict
     assert (decision.first_session, decision.n_sessions) == (dt.date(2016, 2, 3), 270)
     assert decision.differences[0].sharpe == pytest.approx(sharpe_ratio(MARKET[30:], 252))
-    write_returns(store, runs["steady"], MARKET)
 
 
 def test_killed_promotion_is_completed_by_the_next_attempt(store, monkeypatch):
@@ -355,11 +351,11 @@ def test_promotion_killed_twice_counts_as_activated_once_the_audit_has_it(store,
     assert decisions(store) == [("gate", "steady", None, True, True)]
 
 
-def test_failed_activation_is_recorded_as_not_activated(store, monkeypatch):
+def test_failed_activation_is_recorded_as_not_activated(store, runs, monkeypatch):
     def fails(*_):
         raise StorageError("the disk is full")
 
-    judge(store, "steady")
+    put(store, (runs["steady"].run_id, "steady"))
     monkeypatch.setattr(promote_module, "activate", fails)
     with pytest.raises(StorageError):
         judge(store, "still")
@@ -390,7 +386,6 @@ def test_deflated_information_ratio_shown_is_of_the_reported_period(store, runs)
     decision = judge(store, "steady")
     assert decision.verdict.deflated == 0.5
     assert decision.verdict.sentence.endswith("deflated information ratio 0.50 (the gate does not require 0.95)")
-    store.tables.replace(VALIDATION, pl.DataFrame(schema=VALIDATION.schema), {})
 
 
 def test_gate_file_is_read_and_its_errors_name_the_field(store):

@@ -19,14 +19,17 @@ from tests.promotion.activations import LATER, Killed, dying_at
 from tests.promotion.gate import MARKET, active_name, decisions, judge, overrule, spec, write_returns
 from tests.runs.untrained import AT, planned, sealed
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_gate")]
+pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize("candidates_per_read", [1, 64])
+@pytest.fixture
+def store(gate_store):
+    return gate_store
+
+
+@pytest.mark.parametrize("candidates_per_read", [1, pytest.param(64, marks=pytest.mark.nightly)])
 def test_round_skips_policies_that_a_person_replaced(store, runs, candidates_per_read, monkeypatch):
     monkeypatch.setattr(track_records, "_CANDIDATES_PER_READ", candidates_per_read)
-    for day, name in enumerate(("steady", "still")):
-        complete_run(store, runs[name], AT + dt.timedelta(days=day))
 
     def asked(day):
         return evaluate_newest(store, "gate", lambda: AT + dt.timedelta(days=day))
@@ -53,8 +56,6 @@ def test_round_skips_policies_that_a_person_replaced(store, runs, candidates_per
 
 
 def test_round_reads_the_returns_of_its_candidates_once(store, runs, monkeypatch):
-    for day, name in enumerate(("steady", "still")):
-        complete_run(store, runs[name], AT + dt.timedelta(days=day))
     activate(store, PolicyRef(runs["trend"].run_id, "trend"), "desk", "", AT)  # it has no returns
     read, tables = Warehouse.read, []
 
@@ -68,8 +69,6 @@ def test_round_reads_the_returns_of_its_candidates_once(store, runs, monkeypatch
 
 
 def test_round_that_fails_keeps_the_decisions_before(store, runs, monkeypatch):
-    for day, name in enumerate(("steady", "still")):
-        complete_run(store, runs[name], AT + dt.timedelta(days=day))
     overrule(store, "still")
 
     def fails_at_still(store, ref):
@@ -83,11 +82,10 @@ def test_round_that_fails_keeps_the_decisions_before(store, runs, monkeypatch):
     assert ("gate", "steady", "still", False, False) in decisions(store)
 
 
-@pytest.mark.parametrize("step", range(4))
+@pytest.mark.parametrize("step", [1, 3, *(pytest.param(step, marks=pytest.mark.nightly) for step in (0, 2))])
 def test_decision_killed_at_any_write_is_recorded_as_it_ended(store, runs, step, monkeypatch):
     dies = dying_at(step)
     overrule(store, "still")
-    complete_run(store, runs["still"], AT)
     with monkeypatch.context() as patch:
         for module, name in [
             (promote_module, "write_promotion"),  # step 0: there is no row; 3: its activation is in the audit only

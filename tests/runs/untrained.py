@@ -20,6 +20,8 @@ from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.planning import reopen_plan
 from nvtrader_pipelines.runs.train_walk_judge import judge_run, walk_run
+from nvtrader_pipelines.storage.files import file_lock
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger, RunRow
 from nvtrader_pipelines.storage.panels import read_panel
 from nvtrader_pipelines.storage.store import Store
@@ -78,6 +80,16 @@ def judged(store: Store, plan: RunPlan) -> SealedRun:
     run = sealed(store, plan)
     evaluate_sealed(store, run)
     return run
+
+
+def build_evaluated_once(shared: Path) -> Home:
+    """Build a home with a market and an evaluated run, once per test session; tests only read it."""
+    root, done = shared / "evaluated-home", shared / "evaluated-home.txt"
+    with file_lock(shared / "evaluated-home.lock"):
+        if not done.exists():
+            store = market_home(root)
+            done.write_text(judged(store, planned(store)).run_id)
+    return Home(root)
 
 
 def evaluate_sealed(store: Store, run: SealedRun) -> None:

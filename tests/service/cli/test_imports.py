@@ -29,14 +29,16 @@ JUDGING = {"arch", "statsmodels", "sklearn", "matplotlib", "mlflow", "exchange_c
 NEVER = TRADING | JUDGING | {"dagster", "opentelemetry"}
 TABLES = {"polars", "numba", "pyiceberg", "sqlalchemy", "duckdb", "pyarrow", "pandas"}
 SPEC = "nvtrader_pipelines.experiments.spec"
-LISTS = {  # on a home with runs and a scoreboard, each in a process of its own
-    "runs": {"numba", "pandas", "duckdb", "pyarrow.dataset", SPEC},
-    "scoreboard": {"numba", "pandas", "duckdb", "pyarrow.dataset", SPEC},
-    "experiments list": {"numba", "pandas", "duckdb", "pyarrow", "pyiceberg", "nvtrader_pipelines.experiments.plan"},
-    "policies list": {"numba", "pandas", "duckdb", "pyarrow.dataset", "nvtrader_pipelines.experiments.plan"},
-    "portfolio": {"numba", "pandas", "duckdb", "pyarrow.dataset"},
-    "status": {"numba", "pandas", "pyarrow.dataset", "nvtrader_pipelines.experiments.plan"},
-}
+LISTS = [  # on a home with runs and a scoreboard; those of one process see the imports of earlier ones
+    {"experiments list": {"numba", "pandas", "duckdb", "pyarrow", "pyiceberg", "nvtrader_pipelines.experiments.plan"}},
+    {
+        "runs": {"numba", "pandas", "duckdb", "pyarrow.dataset", SPEC},
+        "scoreboard": {"numba", "pandas", "duckdb", "pyarrow.dataset", SPEC},
+        "policies list": {"numba", "pandas", "duckdb", "pyarrow.dataset", "nvtrader_pipelines.experiments.plan"},
+        "portfolio": {"numba", "pandas", "duckdb", "pyarrow.dataset"},
+        "status": {"numba", "pandas", "pyarrow.dataset", "nvtrader_pipelines.experiments.plan"},
+    },
+]
 STAGES = {  # in this order in one process: a stage sees the imports of earlier ones
     "help": (["--help"], NEVER | TABLES | {"pydantic", "numpy", "yaml"}),
     "kill switch": (["halt", "resume", "trade --help"], NEVER | TABLES),
@@ -80,7 +82,8 @@ def test_query_imports_duckdb_and_polars_alone(store, home):
     assert imported & (NEVER | TABLES | {"prompt_toolkit"}) == {"duckdb", "polars", "pyarrow"}
 
 
-@pytest.mark.parametrize(("command", "unwanted"), LISTS.items(), ids=LISTS)
-def test_list_of_built_home_imports_no_unneeded_library(built_home, command, unwanted):
-    (imported,) = imported_modules(built_home.root, [[command]])
-    assert imported & (NEVER | unwanted) == set()
+@pytest.mark.parametrize("lists", LISTS, ids=["experiments", "others"])
+def test_lists_of_built_home_import_no_unneeded_library(built_home, lists):
+    imported = imported_modules(built_home.root, [[command] for command in lists])
+    found = {command: modules & (NEVER | lists[command]) for command, modules in zip(lists, imported, strict=True)}
+    assert found == {command: set() for command in lists}

@@ -15,24 +15,26 @@ from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED
 from nvtrader_pipelines.storage.errors import CodeMismatchError
 from nvtrader_pipelines.storage.ledger import Ledger
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, MARKET_PANEL, PROMOTION_DECISIONS, RUNS
 from nvtrader_pipelines.storage.views.queries import query_views
+from tests.homes import copy_home
 from tests.promotion.activations import forget_activations, put_unreadable
-from tests.runs.untrained import EXPERIMENT, KEY, begun, judged, market_home, planned, sealed
+from tests.runs.untrained import EXPERIMENT, KEY, begun, planned, sealed
 from tests.service.cli.error_lines import is_one_line_error
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
+def store(evaluated_home, tmp_path_factory):
     """A home with one evaluated run; `invoke` deletes its active policy and audit."""
-    return market_home(tmp_path_factory.mktemp("policies") / "home")
+    return Store(copy_home(evaluated_home, tmp_path_factory.mktemp("policies") / "home"))
 
 
 @pytest.fixture(scope="module")
 def run(store):
-    return judged(store, planned(store))
+    return store.policies.read_latest(KEY)
 
 
 @pytest.fixture

@@ -14,19 +14,21 @@ from nvtrader_pipelines.runs.planning import read_plan
 from nvtrader_pipelines.runs.run_tables import replace_run
 from nvtrader_pipelines.runs.train_walk_judge import judge_run, train_run, walk_run
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import PREFERENCE_PAIRS
+from tests.homes import copy_home
 from tests.preferences.test_preference_export import PAIRS
-from tests.runs.untrained import market_home, planned, sealed
+from tests.runs.untrained import KEY
 from tests.service.cli.error_lines import is_one_line_error
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A home with one sealed run."""
-    store = market_home(tmp_path_factory.mktemp("preferences") / "home")
-    return store, sealed(store, planned(store))
+def trained(evaluated_home, tmp_path_factory):
+    """A home with one evaluated run."""
+    store = Store(copy_home(evaluated_home, tmp_path_factory.mktemp("preferences") / "home"))
+    return store, store.policies.read_latest(KEY)
 
 
 @pytest.fixture
@@ -88,10 +90,8 @@ def test_pairs_tells_what_they_can_show(trained, command):
     assert f"{document['n_pairs']:,}" in shown
 
 
-def test_check_of_what_was_never_tuned_names_the_command(tmp_path, command):
-    store = market_home(tmp_path / "home")
-    sealed(store, planned(store))
-    refused = command(store.home)("preferences", "check", "small")
+def test_check_of_what_was_never_tuned_names_the_command(evaluated_home, tmp_path, command):
+    refused = command(copy_home(evaluated_home, tmp_path / "home"))("preferences", "check", "small")
     assert refused.exit_code == BAD_INPUT
     assert "nvtrader preferences train small" in " ".join(refused.stderr.split())
 

@@ -240,6 +240,21 @@ def rows_of(home, run_id) -> dict[str, pl.DataFrame]:
     return found
 
 
+def assert_tracked(home, row) -> None:
+    """Require that a walk of stored policies is a finished run of MLflow with its figures."""
+    client, *_ = MlflowTracking.at(home).open()
+    run = client.get_run(row["mlflow_run_id"])
+    assert (run.info.status, run.data.tags["kind"], run.data.tags["nvtrader.run_id"]) == (
+        "FINISHED",
+        row["kind"],
+        row["run_id"],
+    )
+    figures = row["metrics"] or {}  # the market ends with the tests, so a forward run has none
+    assert run.data.metrics.get("all/sharpe") == figures.get("all/sharpe")
+    runs = Store(home).tables.read(RUNS).filter(pl.col("run_id") == row["run_id"])
+    assert runs["mlflow_run_id"].to_list() == [row["mlflow_run_id"]]
+
+
 @pytest.mark.slow
 def test_replay_of_own_tests_is_idempotent_with_equal_rows(swept_home, sweep, swept_run):
     first, again = (json.loads(sweep("runs", "replay", FREE, "--json").stdout) for _ in range(2))
@@ -248,27 +263,11 @@ def test_replay_of_own_tests_is_idempotent_with_equal_rows(swept_home, sweep, sw
     assert (first["run"]["kind"], first["run"]["status"]) == ("replay", "done")
     assert first["run"]["parent_run_id"] == swept_run.run_id
     assert first["run"]["spec_hash"] == swept_run.spec_hash
+    assert_tracked(swept_home, first["run"])
     tested, replayed = (rows_of(swept_home, run_id) for run_id in (swept_run.run_id, first["run"]["run_id"]))
     for name, rows in tested.items():
         assert len(rows), name
         assert_frame_equal(replayed[name], rows, check_exact=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["replay", "forward"])
-def test_walks_of_stored_policies_are_runs_of_mlflow(swept_home, sweep, kind):
-    row = json.loads(sweep("runs", kind, FREE, "--json").stdout)["run"]
-    client, *_ = MlflowTracking.at(swept_home).open()
-    run = client.get_run(row["mlflow_run_id"])
-    assert (run.info.status, run.data.tags["kind"], run.data.tags["nvtrader.run_id"]) == (
-        "FINISHED",
-        kind,
-        row["run_id"],
-    )
-    figures = row["metrics"] or {}  # the market ends with the tests, so the forward run has none
-    assert run.data.metrics.get("all/sharpe") == figures.get("all/sharpe")
-    runs = Store(swept_home).tables.read(RUNS).filter(pl.col("run_id") == row["run_id"])
-    assert runs["mlflow_run_id"].to_list() == [row["mlflow_run_id"]]
 
 
 @pytest.mark.slow
@@ -282,8 +281,9 @@ def test_replay_while_halted_exits_with_130_and_is_interrupted(swept_home, sweep
 
 
 @pytest.mark.slow
-def test_replay_of_window_prints_lines_and_its_run_id(swept_home, sweep, swept_run):
-    found = sweep("runs", "replay", swept_run.run_id[:8], "--from", "2017-03-01", "--to", "2017-05-31")
+def test_replay_of_window_prints_its_run_id_and_is_its_own_replay(swept_home, sweep, swept_run):
+    window = ("--from", "2017-03-01", "--to", "2017-05-31")
+    found = sweep("runs", "replay", swept_run.run_id[:8], *window)
     assert found.exit_code == 0
     run_id = found.stdout.rpartition("\nrun ")[2].partition(":")[0]
     row = Store(swept_home).ledger.run(run_id)
@@ -296,6 +296,8 @@ def test_replay_of_window_prints_lines_and_its_run_id(swept_home, sweep, swept_r
     view = f"SELECT count(*) AS n FROM rl_equity_curves_run_{run_id[:8]}"
     (counted,) = json.loads(sweep("sql", view, "-f", "json").stdout)
     assert counted["n"] > 0
+    again = json.loads(sweep("runs", "replay", run_id, *window, "--pinned", "--json").stdout)["run"]
+    assert (again["run_id"], again["parent_run_id"]) == (run_id, swept_run.run_id)
 
 
 @pytest.mark.slow
@@ -312,15 +314,6 @@ def test_replay_on_terminal_shows_bar_unless_json(swept_home, fast_nvtrader):
     figures = document["figures"]
     assert {row[name] for row in figures for name in ("sharpe", "sortino", "calmar", "cagr", "cost_per_year")} == {None}
     assert all(row["n_sessions"] == 42 and row["max_drawdown"] > 0.0 for row in figures)
-
-
-@pytest.mark.slow
-def test_replay_of_a_replay_has_the_training_run_as_parent(sweep, swept_run):
-    window = ("--from", "2017-06-01", "--to", "2017-08-31", "--json")
-    first = json.loads(sweep("runs", "replay", FREE, *window).stdout)["run"]
-    again = json.loads(sweep("runs", "replay", first["run_id"], *window, "--pinned").stdout)["run"]
-    assert again["run_id"] == first["run_id"]
-    assert again["parent_run_id"] == swept_run.run_id
 
 
 @pytest.mark.slow
@@ -342,12 +335,13 @@ def test_replay_of_invalid_window_exits_with_3_and_records_no_run(swept_home, sw
 
 
 @pytest.mark.slow
-def test_forward_run_shows_last_signal_and_is_idempotent(sweep, swept_run):
+def test_forward_run_shows_last_signal_and_is_idempotent(swept_home, sweep, swept_run):
     shown = sweep("runs", "forward", FREE)
     assert shown.exit_code == 0
     account = shown.stdout.partition("\nthe account\n")[2]
     assert "signal.emitted" in account
     assert "2018-01-02: order for the next fill" in account
-    first, again = (json.loads(sweep("runs", "forward", FREE, "--json").stdout)["run"] for _ in range(2))
-    assert first["run_id"] == again["run_id"]
-    assert (first["kind"], first["parent_run_id"]) == ("forward", swept_run.run_id)
+    again = json.loads(sweep("runs", "forward", FREE, "--json").stdout)["run"]
+    assert f"\nrun {again['run_id']}: " in shown.stdout
+    assert (again["kind"], again["parent_run_id"]) == ("forward", swept_run.run_id)
+    assert_tracked(swept_home, again)

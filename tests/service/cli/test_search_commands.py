@@ -109,7 +109,7 @@ def test_search_from_python_is_the_one_that_the_command_line_shows(searched, com
 
 
 @pytest.mark.slow
-def test_interrupt_before_the_first_trial_ends_the_session(searched, start, command, monkeypatch):
+def test_interrupt_before_or_after_a_trial_ends_the_session(searched, start, command, monkeypatch):
     track = mlflow_search.track_session
 
     def interrupt_first(*arguments):
@@ -122,6 +122,20 @@ def test_interrupt_before_the_first_trial_ends_the_session(searched, start, comm
     assert ended.exit_code == INTERRUPTED
     (folder,) = Store(searched).searches.folders()
     assert trials_of(folder) == []
+    append, interrupts = SessionFolder.append, [signal.SIGINT]
+
+    def interrupt_once(folder, line):
+        append(folder, line)
+        if interrupts:
+            signal.raise_signal(interrupts.pop())
+
+    with monkeypatch.context() as late:
+        late.setattr(SessionFolder, "append", interrupt_once)
+        ended = command(searched)("research", "resume", "--workers", "1")
+    assert (ended.exit_code, interrupts) == (INTERRUPTED, [])
+    assert 0 < len(trials_of(folder)) < 3
+    assert not isinstance(read_session(folder).lines[-1], SessionClosed)
+    assert not folder.stop_request.exists()
     assert command(searched)("research", "resume", "--workers", "1").exit_code == OK
     assert len(trials_of(folder)) == 3
 
@@ -168,6 +182,7 @@ def has_working_grandchild(process: subprocess.Popen) -> bool:
     return any(worker.cpu_times().user > 0.5 for worker in workers)
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
 def test_first_interrupt_ends_after_current_trials(searched):
@@ -192,9 +207,9 @@ def test_second_interrupt_ends_at_once(searched):
     (folder,) = Store(searched).searches.folders()
     children = psutil.Process(process.pid).children(recursive=True)
     os.kill(process.pid, signal.SIGINT)
-    time.sleep(1.0)
+    wait_until(folder.stop_request.exists, process)
+    time.sleep(0.5)
     assert process.poll() is None  # a trial is running
-    assert folder.stop_request.exists()
     os.kill(process.pid, signal.SIGINT)
     process.communicate(timeout=SECONDS)
     assert process.returncode == INTERRUPTED

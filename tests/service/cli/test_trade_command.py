@@ -24,8 +24,9 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import AUDIT, FILLS, ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS
 from nvtrader_pipelines.storage.views.publishing import publish
 from nvtrader_pipelines.storage.views.queries import query_views
+from tests.homes import copy_home
 from tests.runs.small_runs import land, small_home
-from tests.runs.untrained import evaluate_sealed, planned, sealed
+from tests.runs.untrained import KEY, planned
 from tests.service.cli.error_lines import is_one_line_error
 from tests.service.cli.sample_plans import AT, plan, write_book
 
@@ -36,15 +37,13 @@ SOFT = "soft turnover_pct_warn"  # of the first plan, which buys everything
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
+def store(evaluated_home, tmp_path_factory):
     """A home in which a policy is active and no account is open."""
-    store = small_home(tmp_path_factory.mktemp("desk") / "home")
+    store = Store(copy_home(evaluated_home, tmp_path_factory.mktemp("desk") / "home"))
     store.home.compliance.mkdir(parents=True)
     (store.home.compliance / "sectors.csv").write_text(SECTORS)
     store.home.accounts.mkdir()
-    run = sealed(store, planned(store))
-    evaluate_sealed(store, run)
-    activate(store, PolicyRef(run.run_id, "small"), "ann", "", now())
+    activate(store, PolicyRef(store.policies.read_latest(KEY).run_id, "small"), "ann", "", now())
     return store
 
 
@@ -57,10 +56,11 @@ def days(store):
 
 @pytest.fixture
 def account(store, request):
-    """A simulated account named after the test."""
+    """A simulated account named after the test, unknown to the doctor of later tests."""
     name = request.node.originalname.removeprefix("test_").replace("_", "-")[:63]
     (store.home.accounts / f"{name}.yaml").write_text("kind: simulated\n")
-    return name
+    yield name
+    (store.home.accounts / f"{name}.yaml").unlink()
 
 
 @pytest.fixture
@@ -204,6 +204,7 @@ def test_overridden_plan_places_no_order(invoke, account, days):
     assert document["backtest"]["largest_difference"] > 0.0
 
 
+@pytest.mark.nightly
 def test_trade_with_engaged_kill_switch_places_no_order(store, invoke, account, days):
     assert trade(invoke, account, "--from", days[0], "--to", days[0], "--wait")["waiting"]
     invoke("halt", "--reason", "a drill")

@@ -1,4 +1,5 @@
 import json
+from functools import cache
 
 import pytest
 import yaml
@@ -17,6 +18,7 @@ EVERY_MEMBER = [(family, member) for family, union in FAMILIES.items() for membe
 IDS = [f"{family}-{kind_of(member)}" for family, member in EVERY_MEMBER]
 
 
+@cache
 def validator(name):
     return Draft202012Validator(json_schema_of(name), format_checker=Draft202012Validator.FORMAT_CHECKER)
 
