@@ -17,6 +17,7 @@ from nvtrader_pipelines.promotion.promote import activate_manually
 from nvtrader_pipelines.research.journal import ModelAsked, TrialJudged
 from nvtrader_pipelines.research.recorded_session import read_session
 from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import OUTCOMES
@@ -25,6 +26,7 @@ from tests.homes import copy_home
 from tests.research.search_homes import market, search_home
 from tests.research.sessions import a_journal, a_session, write_session
 from tests.service.api.conftest import TOKEN
+from tests.service.api.servers import served
 
 pytestmark = pytest.mark.slow
 MARKUP = (
@@ -62,9 +64,16 @@ def test_page_is_accessible_and_never_scrolls_sideways(look, shared_url, scheme,
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_halt_and_resume_are_shown_at_once(serve, look, built_home, tmp_path):
-    home = copy_home(built_home, tmp_path / "home")
-    _, url, _ = serve(home)
+@pytest.fixture(scope="module")
+def changing(built_home, fast_nvtrader, tmp_path_factory):
+    """Copy of the shared home, of which each test changes a part of its own, and the URL of its service."""
+    home = copy_home(built_home, tmp_path_factory.mktemp("changing") / "home")
+    with served(home, command=fast_nvtrader) as (_, url, _):
+        yield home, url
+
+
+def test_halt_and_resume_are_shown_at_once(look, changing):
+    home, url = changing
     page = look(url)
     page.keyboard.press("h")
     page.get_by_label("Reason (may stay empty)").fill("prices look wrong")
@@ -132,22 +141,6 @@ def test_many_plans_are_decided_by_keyboard(serve, look, many, tmp_path):
     expect(page.locator("[role=tab]")).to_have_count(0, timeout=60_000)
     statuses = [status for status, _ in decisions(home).values()]
     assert sorted(statuses) == ["approved"] * n_more + ["rejected"]
-
-
-def test_override_and_undo_keep_what_the_person_wants(serve, look, waiting, tmp_path):
-    home = copy_home(waiting, tmp_path / "home")
-    _, url, _ = serve(home)
-    page = look(url)
-    page.get_by_role("button", name="Approve").click()
-    page.get_by_role("button", name="Undo").click()
-    page.clock.fast_forward(UNDO)
-    page.wait_for_timeout(500)
-    assert decisions(home)["paper"][0] == "waiting"
-    page.get_by_label("Reason (needed to override or reject)").fill("earnings tomorrow")
-    page.get_by_role("button", name="Keep holdings").click()
-    page.clock.fast_forward(UNDO)
-    expect(page.locator("#decisions")).to_contain_text("No plan waits")
-    assert decisions(home)["paper"] == ("overridden", "earnings tomorrow")
 
 
 def test_edited_weights_replace_the_plan_and_wait_again_where_findings_ask(serve, look, waiting, tmp_path):
@@ -250,7 +243,7 @@ def test_plan_decided_elsewhere_is_named_and_the_next_one_shown(serve, look, man
     expect(page.locator("[role=tabpanel]:visible")).to_have_id(f"plan-{following}")
 
 
-def test_skip_and_as_good_as_are_marked_and_leave_the_plan_waiting(serve, look, waiting, tmp_path):
+def test_plan_waits_while_marked_or_undone_until_it_is_overridden(serve, look, waiting, tmp_path):
     home = copy_home(waiting, tmp_path / "home")
     _, url, _ = serve(home)
     page = look(url)
@@ -266,11 +259,20 @@ def test_skip_and_as_good_as_are_marked_and_leave_the_plan_waiting(serve, look, 
     kinds = [event.kind for event in Store(home).audit.events()]
     assert kinds[-2:] == ["skipped", "equal"]
     assert decisions(home)["paper"][0] == "waiting"
+    page.get_by_role("button", name="Approve").click()
+    page.get_by_role("button", name="Undo").click()
+    page.clock.fast_forward(UNDO)
+    page.wait_for_timeout(500)
+    assert decisions(home)["paper"][0] == "waiting"
+    page.get_by_label("Reason (needed to override or reject)").fill("earnings tomorrow")
+    page.get_by_role("button", name="Keep holdings").click()
+    page.clock.fast_forward(UNDO)
+    expect(page.locator("#decisions")).to_contain_text("No plan waits")
+    assert decisions(home)["paper"] == ("overridden", "earnings tomorrow")
 
 
-def test_agreement_counts_outcomes_that_come_while_it_is_looked_at(serve, look, built_home, tmp_path):
-    home = copy_home(built_home, tmp_path / "home")
-    _, url, _ = serve(home)
+def test_agreement_counts_outcomes_that_come_while_it_is_looked_at(look, changing):
+    home, url = changing
     page = look(url)
     panel = page.locator("#agreement")
     expect(panel).to_contain_text("Nothing to compare yet")
@@ -279,16 +281,11 @@ def test_agreement_counts_outcomes_that_come_while_it_is_looked_at(serve, look, 
     row = panel.get_by_role("row", name="edited weights, against the proposal")
     expect(row).to_contain_text("2 of 3")
     assert panel.get_by_role("row", name="too much").count() == 1
-
-
-@pytest.mark.parametrize("width", [pytest.param(1200, marks=pytest.mark.nightly), 390])
-def test_long_reason_leaves_the_figures_of_agreement_in_view(serve, look, built_home, tmp_path, width):
-    home = copy_home(built_home, tmp_path / "home")
     write_outcomes(home, [0.9, -0.2, 0.6], reason="x" * 200)
-    _, url, _ = serve(home)
-    table = look(url, width=width).locator("#agreement .scroll")
-    expect(table).to_contain_text("2 of 3")
-    assert table.evaluate("table => table.scrollWidth - table.clientWidth") == 0
+    expect(panel.get_by_role("row", name="x" * 200)).to_have_count(1)
+    for width in (1200, 390):  # a long reason leaves the figures in view
+        page.set_viewport_size({"width": width, "height": 900})
+        assert panel.locator(".scroll").evaluate("table => table.scrollWidth - table.clientWidth") == 0
 
 
 def test_plan_of_another_policy_cannot_be_approved_and_says_which(serve, look, waiting, tmp_path):
@@ -311,9 +308,8 @@ def test_plan_of_another_policy_cannot_be_approved_and_says_which(serve, look, w
     assert decisions(home)["paper"][0] == "rejected"
 
 
-def test_load_asks_first_and_activates_the_policy(serve, look, built_home, tmp_path):
-    home = copy_home(built_home, tmp_path / "home")
-    _, url, _ = serve(home)
+def test_load_asks_first_and_activates_the_policy(look, changing):
+    home, url = changing
     page = look(url)
     page.get_by_role("button", name="load →").first.click()
     dialog = page.locator("#load")
@@ -326,10 +322,8 @@ def test_load_asks_first_and_activates_the_policy(serve, look, built_home, tmp_p
     expect(page.locator(".ticker:visible")).to_contain_text(active.policy)
 
 
-def test_run_now_launches_the_job_and_shows_its_run(serve, look, built_home, tmp_path):
-    home = copy_home(built_home, tmp_path / "home")
-    _, url, _ = serve(home)
-    page = look(url)
+def test_run_now_launches_the_job_and_shows_its_run(look, changing):
+    page = look(changing[1])
     row = page.get_by_role("row", name="dpo_check")
     expect(row).to_contain_text("never")
     row.get_by_role("button", name="Run now").click()
@@ -337,10 +331,19 @@ def test_run_now_launches_the_job_and_shows_its_run(serve, look, built_home, tmp
     expect(row).to_contain_text("done", timeout=60_000)
 
 
+@pytest.fixture(scope="module")
+def empty_url(fast_nvtrader, tmp_path_factory):
+    """Service of an empty home, only to be read."""
+    home = Home(tmp_path_factory.mktemp("empty") / "home")
+    home.landing.mkdir(parents=True)
+    home.experiments.mkdir(parents=True)
+    with served(home, command=fast_nvtrader) as (_, url, _):
+        yield url
+
+
 @pytest.mark.parametrize("path", ["/continuous-rl.html", pytest.param("/lab", marks=pytest.mark.nightly)])
-def test_page_without_token_is_locked_until_its_token_is_pasted(serve, look, home, path):
-    _, url, _ = serve(home)
-    page = look(url, path, token="")
+def test_page_without_token_is_locked_until_its_token_is_pasted(look, empty_url, path):
+    page = look(empty_url, path, token="")
     halt = page.get_by_role("button", name="Halt trading").first
     expect(halt).to_have_attribute("aria-disabled", "true")
     for button in page.locator("[data-post] [type=submit], [data-run-now]").all():
@@ -356,9 +359,8 @@ def test_page_without_token_is_locked_until_its_token_is_pasted(serve, look, hom
     expect(page.locator("#halt")).to_be_visible()
 
 
-def test_page_is_locked_once_the_service_has_another_token(serve, look, home):
-    _, url, _ = serve(home)
-    page = look(url)
+def test_page_is_locked_once_the_service_has_another_token(look, empty_url):
+    page = look(empty_url)
     page.context.clear_cookies()
     page.keyboard.press("h")
     with page.tolerant():
@@ -370,9 +372,8 @@ def test_page_is_locked_once_the_service_has_another_token(serve, look, home):
 @pytest.mark.parametrize(
     ("status", "text"), [pytest.param(202, "Launched", marks=pytest.mark.nightly), (409, "Run now")]
 )
-def test_run_now_answers_at_once_and_after_the_launch(serve, look, home, status, text):
-    _, url, _ = serve(home)
-    page, held = look(url), []
+def test_run_now_answers_at_once_and_after_the_launch(look, empty_url, status, text):
+    page, held = look(empty_url), []
     page.route("**/api/scheduler/*/run", lambda route: held.append(route))  # noqa: PLW0108 - not a builtin
     button = page.locator("[data-run-now=dpo_check]")
     button.click()
