@@ -118,7 +118,7 @@ def _run(folder: Path, name: str) -> str | None:
 @contextmanager
 def _terminate_on_interrupt(process: subprocess.Popen[str]) -> Iterator[None]:
     """On an interrupt or a signal, terminate the process group and raise `KeyboardInterrupt`."""
-    signals = (signal.SIGTERM, signal.SIGHUP)
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # Polars' handler of SIGINT would restart the read
     before = [signal.signal(each, signal.default_int_handler) for each in signals]
     try:
         yield

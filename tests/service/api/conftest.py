@@ -6,6 +6,8 @@ from starlette.testclient import TestClient
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.service.api.access import Access, Guard
 from nvtrader_pipelines.service.api.app import create_app
+from nvtrader_pipelines.storage.files import file_lock
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import copy_home
 
@@ -30,13 +32,16 @@ def client(built_home):
     return client_of(built_home)
 
 
-@pytest.fixture(scope="module")
-def waiting(built_home, tmp_path_factory):
-    """Home whose account has a plan that waits."""
-    home = copy_home(built_home, tmp_path_factory.mktemp("waiting") / "home")
-    client = client_of(home)
-    name = client.get("/api/nemorl/policies").json()["policies"][0]["policy"]
-    client.post("/api/nemorl/policies/activate", json={"policy": name}, headers=AUTHORIZED)
-    for _ in Desk(Store(home), by="ann").trade(until_waiting=True):
-        pass
-    return home
+@pytest.fixture(scope="session")
+def waiting(built_home, shared_folder):
+    """Home whose account has a plan that waits, built once per test session; read it, never write it."""
+    root, done = shared_folder / "waiting-home", shared_folder / "waiting-home.txt"
+    with file_lock(shared_folder / "waiting-home.lock"):
+        if not done.exists():
+            client = client_of(copy_home(built_home, root))
+            name = client.get("/api/nemorl/policies").json()["policies"][0]["policy"]
+            client.post("/api/nemorl/policies/activate", json={"policy": name}, headers=AUTHORIZED)
+            for _ in Desk(Store(Home(root)), by="ann").trade(until_waiting=True):
+                pass
+            done.touch()
+    return Home(root)

@@ -14,6 +14,7 @@ from nvtrader_pipelines.service.api.page.live_page import SECTIONS
 from nvtrader_pipelines.storage.read_sources import _stamps, note_read, recording
 from nvtrader_pipelines.storage.store import Store
 from scripts.build_docs import OPERATIONS
+from tests.homes import copy_home
 from tests.research.sessions import JournalBuilder, a_session, write_session
 
 KEPT = {one.route: (family, one) for family, _, _, one in OPERATIONS if one.is_kept}
@@ -84,6 +85,12 @@ def files_read():
 
     sys.addaudithook(hook)
     return paths
+
+
+@pytest.fixture(scope="module")
+def waiting(waiting, tmp_path_factory):
+    """Copy of the home whose plan waits, to be written."""
+    return copy_home(waiting, tmp_path_factory.mktemp("waiting") / "home")
 
 
 @pytest.fixture(scope="module")

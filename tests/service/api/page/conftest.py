@@ -62,6 +62,7 @@ def look(serve, chromium):
         context.on("console", lambda message: message.type == "error" and errors.append(message.text))
         context.request.get(f"{url}/?token={token}")  # lets the browser in as the link of the start does
         page = context.new_page()
+        page.clock.install()  # it runs, and tests move it over intervals that they would wait for
         page.goto(url + path, wait_until="domcontentloaded")
         expect(page.locator(".skeleton")).to_have_count(0)  # every section is read
         page.tolerant = tolerant

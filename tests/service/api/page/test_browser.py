@@ -17,6 +17,7 @@ from nvtrader_pipelines.promotion.promote import activate_manually
 from nvtrader_pipelines.research.journal import ModelAsked, TrialJudged
 from nvtrader_pipelines.research.recorded_session import read_session
 from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import OUTCOMES
@@ -25,6 +26,7 @@ from tests.homes import copy_home
 from tests.research.search_homes import market, search_home
 from tests.research.sessions import a_journal, a_session, write_session
 from tests.service.api.conftest import TOKEN
+from tests.service.api.servers import served
 
 pytestmark = pytest.mark.slow
 MARKUP = (
@@ -34,6 +36,7 @@ MARKUP = (
     "</textarea></template><iframe srcdoc='<script>parent.hacked=1</script>'></iframe>",
     "{{7*7}}{% include 'page.html.j2' %}&lt;b&gt;<!--",
 )
+UNDO = 5000  # milliseconds for which a decision can be undone
 AXE_RULES = ["wcag2a", "wcag2aa", "wcag21aa", "wcag22aa", "best-practice"]
 
 
@@ -61,9 +64,16 @@ def test_page_is_accessible_and_never_scrolls_sideways(look, shared_url, scheme,
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_halt_and_resume_are_shown_at_once(serve, look, built_home, tmp_path):
-    home = copy_home(built_home, tmp_path / "home")
-    _, url, _ = serve(home)
+@pytest.fixture(scope="module")
+def changing(built_home, fast_nvtrader, tmp_path_factory):
+    """Copy of the shared home, of which each test changes a part of its own, and the URL of its service."""
+    home = copy_home(built_home, tmp_path_factory.mktemp("changing") / "home")
+    with served(home, command=fast_nvtrader) as (_, url, _):
+        yield home, url
+
+
+def test_halt_and_resume_are_shown_at_once(look, changing):
+    home, url = changing
     page = look(url)
     page.keyboard.press("h")
     page.get_by_label("Reason (may stay empty)").fill("prices look wrong")
@@ -101,7 +111,7 @@ def decisions(home):
     return {record.plan.account: (record.status, record.reason) for record in records}
 
 
-@pytest.fixture(scope="module", params=[4, pytest.param(20, marks=pytest.mark.nightly)])
+@pytest.fixture(scope="module", params=[2, pytest.param(20, marks=pytest.mark.nightly)])
 def many(request, waiting, tmp_path_factory):
     """Home with a number of accounts more, each with a plan that waits."""
     home = copy_home(waiting, tmp_path_factory.mktemp("many") / "home")
@@ -127,23 +137,10 @@ def test_many_plans_are_decided_by_keyboard(serve, look, many, tmp_path):
     page.keyboard.press("x")
     for _ in range(n_more):
         page.keyboard.press("a")
+    page.clock.fast_forward(UNDO)
     expect(page.locator("[role=tab]")).to_have_count(0, timeout=60_000)
     statuses = [status for status, _ in decisions(home).values()]
     assert sorted(statuses) == ["approved"] * n_more + ["rejected"]
-
-
-def test_override_and_undo_keep_what_the_person_wants(serve, look, waiting, tmp_path):
-    home = copy_home(waiting, tmp_path / "home")
-    _, url, _ = serve(home)
-    page = look(url)
-    page.get_by_role("button", name="Approve").click()
-    page.get_by_role("button", name="Undo").click()
-    page.wait_for_timeout(5500)
-    assert decisions(home)["paper"][0] == "waiting"
-    page.get_by_label("Reason (needed to override or reject)").fill("earnings tomorrow")
-    page.get_by_role("button", name="Keep holdings").click()
-    expect(page.locator("#decisions")).to_contain_text("No plan waits")
-    assert decisions(home)["paper"] == ("overridden", "earnings tomorrow")
 
 
 def test_edited_weights_replace_the_plan_and_wait_again_where_findings_ask(serve, look, waiting, tmp_path):
@@ -173,6 +170,7 @@ def test_edited_weights_replace_the_plan_and_wait_again_where_findings_ask(serve
     expect(page.locator("tr[data-symbol] .change:visible").first).to_have_text(f"{12.5 - before:+.1f}")
     page.get_by_label("Reason (needed to override or reject)").fill("too much of it")
     override.click()
+    page.clock.fast_forward(UNDO)
     tab = page.locator(f"[data-tab='{parent.plan.plan_id}']")
     expect(tab).to_have_count(0)
     edited = plan_records(Store(home).audit.events())[edited_plan_id(parent.plan.plan_id)]
@@ -190,6 +188,7 @@ def test_edited_weight_that_a_limit_cut_is_named_on_the_page(serve, look, waitin
     page.locator("input.weight:visible").first.fill("30")
     page.get_by_label("Reason (needed to override or reject)").fill("all of it")
     page.locator("[data-weights]:visible").click()
+    page.clock.fast_forward(UNDO)
     expect(page.locator("#notice")).to_contain_text("of 30.0% became 25.0% by position_cap")
     expect(page.locator("[role=tabpanel]:visible")).to_contain_text("of 30.0% became 25.0% by position_cap")
 
@@ -217,6 +216,7 @@ def test_keys_act_on_the_edit_whose_plan_is_chosen_where_it_waits(serve, look, w
     expect(page.locator("#toast")).to_be_hidden()
     assert weight.input_value() == "1"
     page.keyboard.press("o")
+    page.clock.fast_forward(UNDO)
     child = edited_plan_id(parent)
     expect(page.locator(f"[data-tab='{parent}']")).to_have_count(0)
     assert plan_records(Store(home).audit.events())[child].status == status
@@ -243,13 +243,14 @@ def test_plan_decided_elsewhere_is_named_and_the_next_one_shown(serve, look, man
     expect(page.locator("[role=tabpanel]:visible")).to_have_id(f"plan-{following}")
 
 
-def test_skip_and_as_good_as_are_marked_and_leave_the_plan_waiting(serve, look, waiting, tmp_path):
+def test_plan_waits_while_marked_or_undone_until_it_is_overridden(serve, look, waiting, tmp_path):
     home = copy_home(waiting, tmp_path / "home")
     _, url, _ = serve(home)
     page = look(url)
     page.locator("#decisions").scroll_into_view_if_needed()
     for key, action, mark in (("s", "skip", "Skipped by"), ("=", "equal", "Judged as good as the holdings by")):
         page.keyboard.press(key)
+        page.clock.fast_forward(UNDO)
         expect(page.locator("form[data-decision]")).to_contain_text(mark)
         expect(page.locator(f"[data-do={action}]")).to_have_attribute("aria-disabled", "true")
         expect(page.locator("[role=tabpanel]:not([data-sent])")).to_have_count(1)
@@ -258,11 +259,20 @@ def test_skip_and_as_good_as_are_marked_and_leave_the_plan_waiting(serve, look, 
     kinds = [event.kind for event in Store(home).audit.events()]
     assert kinds[-2:] == ["skipped", "equal"]
     assert decisions(home)["paper"][0] == "waiting"
+    page.get_by_role("button", name="Approve").click()
+    page.get_by_role("button", name="Undo").click()
+    page.clock.fast_forward(UNDO)
+    page.wait_for_timeout(500)
+    assert decisions(home)["paper"][0] == "waiting"
+    page.get_by_label("Reason (needed to override or reject)").fill("earnings tomorrow")
+    page.get_by_role("button", name="Keep holdings").click()
+    page.clock.fast_forward(UNDO)
+    expect(page.locator("#decisions")).to_contain_text("No plan waits")
+    assert decisions(home)["paper"] == ("overridden", "earnings tomorrow")
 
 
-def test_agreement_counts_outcomes_that_come_while_it_is_looked_at(serve, look, built_home, tmp_path):
-    home = copy_home(built_home, tmp_path / "home")
-    _, url, _ = serve(home)
+def test_agreement_counts_outcomes_that_come_while_it_is_looked_at(look, changing):
+    home, url = changing
     page = look(url)
     panel = page.locator("#agreement")
     expect(panel).to_contain_text("Nothing to compare yet")
@@ -292,18 +302,19 @@ def test_plan_of_another_policy_cannot_be_approved_and_says_which(serve, look, w
     expect(page.locator(".hint.warn")).to_contain_text(f"{name}/seed-0")
     with page.tolerant():
         page.get_by_role("button", name="Approve").click()
+        page.clock.fast_forward(UNDO)
         expect(page.locator("[role=tabpanel] .error")).to_contain_text("seed-0")
     assert decisions(home)["paper"][0] == "waiting"
     page.get_by_label("Reason (needed to override or reject)").fill("made by another")
     page.get_by_role("button", name="Reject").click()
     page.keyboard.press("Escape")
+    page.clock.fast_forward(UNDO)
     expect(page.locator("#decisions")).to_contain_text("No plan waits")
     assert decisions(home)["paper"][0] == "rejected"
 
 
-def test_load_asks_first_and_activates_the_policy(serve, look, built_home, tmp_path):
-    home = copy_home(built_home, tmp_path / "home")
-    _, url, _ = serve(home)
+def test_load_asks_first_and_activates_the_policy(look, changing):
+    home, url = changing
     page = look(url)
     page.get_by_role("button", name="load →").first.click()
     dialog = page.locator("#load")
@@ -316,20 +327,28 @@ def test_load_asks_first_and_activates_the_policy(serve, look, built_home, tmp_p
     expect(page.locator(".ticker:visible")).to_contain_text(active.policy)
 
 
-def test_run_now_launches_the_job_and_shows_its_run(serve, look, built_home, tmp_path):
-    home = copy_home(built_home, tmp_path / "home")
-    _, url, _ = serve(home)
-    page = look(url)
+def test_run_now_launches_the_job_and_shows_its_run(look, changing):
+    page = look(changing[1])
     row = page.get_by_role("row", name="dpo_check")
     expect(row).to_contain_text("never")
     row.get_by_role("button", name="Run now").click()
+    page.clock.fast_forward(UNDO)
     expect(row).to_contain_text("done", timeout=60_000)
 
 
+@pytest.fixture(scope="module")
+def empty_url(fast_nvtrader, tmp_path_factory):
+    """Service of an empty home, only to be read."""
+    home = Home(tmp_path_factory.mktemp("empty") / "home")
+    home.landing.mkdir(parents=True)
+    home.experiments.mkdir(parents=True)
+    with served(home, command=fast_nvtrader) as (_, url, _):
+        yield url
+
+
 @pytest.mark.parametrize("path", ["/continuous-rl.html", pytest.param("/lab", marks=pytest.mark.nightly)])
-def test_page_without_token_is_locked_until_its_token_is_pasted(serve, look, home, path):
-    _, url, _ = serve(home)
-    page = look(url, path, token="")
+def test_page_without_token_is_locked_until_its_token_is_pasted(look, empty_url, path):
+    page = look(empty_url, path, token="")
     halt = page.get_by_role("button", name="Halt trading").first
     expect(halt).to_have_attribute("aria-disabled", "true")
     for button in page.locator("[data-post] [type=submit], [data-run-now]").all():
@@ -345,9 +364,8 @@ def test_page_without_token_is_locked_until_its_token_is_pasted(serve, look, hom
     expect(page.locator("#halt")).to_be_visible()
 
 
-def test_page_is_locked_once_the_service_has_another_token(serve, look, home):
-    _, url, _ = serve(home)
-    page = look(url)
+def test_page_is_locked_once_the_service_has_another_token(look, empty_url):
+    page = look(empty_url)
     page.context.clear_cookies()
     page.keyboard.press("h")
     with page.tolerant():
@@ -359,15 +377,14 @@ def test_page_is_locked_once_the_service_has_another_token(serve, look, home):
 @pytest.mark.parametrize(
     ("status", "text"), [pytest.param(202, "Launched", marks=pytest.mark.nightly), (409, "Run now")]
 )
-def test_run_now_answers_at_once_and_after_the_launch(serve, look, home, status, text):
-    _, url, _ = serve(home)
-    page, held = look(url), []
+def test_run_now_answers_at_once_and_after_the_launch(look, empty_url, status, text):
+    page, held = look(empty_url), []
     page.route("**/api/scheduler/*/run", lambda route: held.append(route))  # noqa: PLW0108 - not a builtin
     button = page.locator("[data-run-now=dpo_check]")
     button.click()
     expect(button).to_have_text("Launching …")
     expect(button).to_have_attribute("aria-disabled", "true")
-    page.wait_for_timeout(5500)
+    page.clock.fast_forward(UNDO)
     page.evaluate("takePart('schedule', $('[data-part=schedule]').innerHTML.replace('Launching …', 'Run now'))")
     expect(button).to_have_text("Launching …")
     with page.tolerant():
@@ -383,46 +400,34 @@ def test_page_says_why_no_model_proposes(look, shared_url):
     expect(page.locator("#proposer-h")).to_contain_text("no endpoint is configured")
 
 
-def test_search_from_the_page_asks_the_model_which_cites_the_goal(serve, look, tmp_path):
+def test_search_of_the_page_asks_the_model_and_is_watched_to_its_end(serve, look, tmp_path):
     answer = {"changes": {"max_position_pct": 0.11}, "reason": "smaller bets", "expects": 0.5, "cites_goal": True}
-    home = search_home(tmp_path / "home", market())
+    home, goal = search_home(tmp_path / "home", market()), "less <b>risk</b>"
     with llm_server.serve(llm_server.document(answer)) as server:
         home.llm_file.write_text(f"base_url: {server.base_url}\nmax_seconds_lost: 60\n")
         _, url, _ = serve(home)
         page = look(url)
         page.get_by_text("cuFOLIO only", exact=True).click()
-        page.get_by_label("Goal").fill("less risk")
-        page.get_by_label("Budget, trials").fill("5")
+        page.get_by_label("Goal").fill(goal)
+        page.get_by_label("Budget, trials").fill("none")
         page.locator("#search-source").select_option("landing")
         expect(page.locator("#proposer")).to_have_value("llm")
+        with page.tolerant():
+            page.get_by_role("button", name="Start search").click()
+            expect(page.locator("#autoresearch .error")).to_contain_text("budget")
+        page.get_by_label("Budget, trials").fill("5")
         page.get_by_role("button", name="Start search").click()
         done = page.locator("#autoresearch .done")
         expect(done).to_contain_text("does not train", timeout=60_000)  # the form has timesteps
         expect(page.locator("#autoresearch tbody tr[data-key]")).to_have_count(5, timeout=90_000)
         expect(page.locator("#autoresearch .chip")).not_to_have_text("running", timeout=60_000)
+    expect(page.locator("#autoresearch .note").first).to_have_text(f"Goal: {goal}")
     expect(page.locator("#autoresearch tbody tr[data-key='5'] .rest")).to_contain_text(
-        "smaller bets (for the goal: less risk)"
+        f"smaller bets (for the goal: {goal})"
     )
     asked = [line for line in read_session(Store(home).searches.find()).lines if isinstance(line, ModelAsked)]
     assert [(line.proposal, line.outcome, line.cites_goal) for line in asked] == [(5, "proposed", True)]
-
-
-def test_session_is_watched_to_its_end_and_its_chart_is_read(serve, look, tmp_path):
-    _, url, _ = serve(search_home(tmp_path / "home", market()))
-    page = look(url)
-    page.get_by_text("cuFOLIO only", exact=True).click()
-    page.get_by_label("Goal").fill("less <b>risk</b>")
-    page.get_by_label("Budget, trials").fill("none")
-    page.locator("#search-source").select_option("landing")
-    with page.tolerant():
-        page.get_by_role("button", name="Start search").click()
-        expect(page.locator("#autoresearch .error")).to_contain_text("budget")
-    page.get_by_label("Budget, trials").fill("3")
-    page.get_by_role("button", name="Start search").click()
-    expect(page.locator("#autoresearch .done")).to_be_visible(timeout=60_000)
-    expect(page.locator("#autoresearch tbody tr[data-key]")).to_have_count(3, timeout=90_000)
-    expect(page.locator("#autoresearch .chip")).not_to_have_text("running", timeout=60_000)
-    expect(page.locator("#autoresearch .note").first).to_have_text("Goal: less <b>risk</b>")
+    home.llm_file.unlink()
     page.locator("#plot-trials").scroll_into_view_if_needed()
     expect(page.locator("#plot-trials .main-svg").first).to_be_attached()
     page.locator("#autoresearch").get_by_role("button", name="Analyze with Omni VLM").click()

@@ -132,23 +132,20 @@ def test_pages_are_accessible(look, shared_url, path):
     assert page.evaluate("document.documentElement.scrollWidth") == 390
 
 
-def test_episodes_of_the_tests_are_listed_by_account_and_fold(look, shared_url, client, learned):
+def test_builder_previews_what_an_agent_would_see(look, shared_url, learned):
+    page = look(shared_url, f"/lab/build?like={learned.partition_key}")
+    for kind in ("reward", "observation"):
+        with page.expect_response(f"**/rl/lab/preview-{kind}"):
+            page.get_by_role("button", name=f"Preview the {kind}").click()
+        expect(page.locator("#previewed tbody tr").first).to_be_visible()
+        assert axe_findings(page) == []
+
+
+def test_run_lists_its_episodes_and_replays_them_by_slider_and_keys(look, shared_url, client, learned):
     page = look(shared_url, f"/lab/runs/{learned.run_id}")
     rows = client.get(f"/rl/runs/{learned.run_id}/episodes?phase=test&limit=500").json()["rows"]
     expect(page.locator("#episodes-rows tr")).to_have_count(len(rows))
     expect(page.locator("#episodes-head")).to_contain_text("Reward")
-
-
-@pytest.mark.parametrize("kind", ["reward", "observation"])
-def test_builder_previews_what_an_agent_would_see(look, shared_url, learned, kind):
-    page = look(shared_url, f"/lab/build?like={learned.partition_key}")
-    page.get_by_role("button", name=f"Preview the {kind}").click()
-    expect(page.locator("#previewed tbody tr").first).to_be_visible()
-    assert axe_findings(page) == []
-
-
-def test_slider_and_keys_replay_decision_by_decision(look, shared_url, learned):
-    page = look(shared_url, f"/lab/runs/{learned.run_id}")
     place = page.locator("#place")
     expect(place).to_contain_text("decision 1 of")
     names = page.locator("#now-weights tr").count()

@@ -1,10 +1,12 @@
 """The page in Chromium while its home changes: it stays current, and keeps what a person holds on it."""
 
+import os
 import signal
 import time
 from datetime import date
 
 import polars as pl
+import psutil
 import pytest
 from playwright.sync_api import expect
 
@@ -16,15 +18,15 @@ from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.training_curve_file import append_point
-from tests.homes import NVTRADER, copy_home
+from tests.homes import copy_home
 from tests.markets import synthetic_bars, synthetic_sessions
 from tests.research.search_homes import land, market, new_session, run, search_home
 from tests.service.api.servers import free_port
 
 pytestmark = pytest.mark.slow
+LOST = 12_000  # milliseconds of silence after which a connection is lost
 STREAM = "/api/continuous-rl/stream"
 CURVE = "[...series.curve.rows.values()].map((row) => row.timesteps)"
-N_TABS = 8
 
 
 @pytest.fixture
@@ -108,12 +110,13 @@ def test_killed_service_leaves_no_gap_in_the_curve(serve, look, home):
     assert page.evaluate(CURVE) == [100, 200, 300, 400, 500, 600]
 
 
-def test_eight_tabs_share_one_stream_and_another_takes_it_over(serve, look, home):
+@pytest.mark.parametrize("n_tabs", [3, pytest.param(8, marks=pytest.mark.nightly)])
+def test_tabs_share_one_stream_and_another_takes_it_over(serve, look, home, n_tabs):
     _, url, _ = serve(home)
     first = look(url)
     streams = streams_of(first.context)
     first.reload()
-    pages = [first, *(first.context.new_page() for _ in range(N_TABS - 1))]
+    pages = [first, *(first.context.new_page() for _ in range(n_tabs - 1))]
     for page in pages[1:]:
         page.goto(f"{url}/continuous-rl.html", wait_until="domcontentloaded")
     stop_trading(Store(home), "ann", "a drill", now)
@@ -210,16 +213,19 @@ def test_row_that_moves_up_keeps_the_focus(look, shared_url):
 
 
 def test_every_tab_says_that_a_service_hangs(serve, look, home):
-    process, url, _ = serve(home, command=NVTRADER)
+    _, url, _ = serve(home)
+    port = int(url.rpartition(":")[2])
+    (service,) = {each.pid for each in psutil.net_connections() if each.laddr.port == port and each.status == "LISTEN"}
     first = look(url)
     second = first.context.new_page()
     second.goto(f"{url}/continuous-rl.html", wait_until="domcontentloaded")
     second.evaluate("poll()")  # a loss before this one
     expect(second.locator("#conn")).to_contain_text("Live")
-    process.send_signal(signal.SIGSTOP)
+    os.kill(service, signal.SIGSTOP)
     for page in (first, second):
+        page.clock.fast_forward(LOST)
         expect(page.locator("#conn")).to_contain_text("Reconnecting", timeout=30_000)
-    process.send_signal(signal.SIGCONT)
+    os.kill(service, signal.SIGCONT)
     for page in (first, second):
         expect(page.locator("#conn")).to_contain_text("Live")
 
