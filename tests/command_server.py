@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from nvtrader_pipelines.storage.files import file_lock
+from tests.cpu_seconds import add_seconds, cpu_seconds
 
 CLIENT = """#!{python} -IS
 import json, os, socket, sys
@@ -85,6 +86,7 @@ def run_command(connection: socket.socket, main) -> None:
     """Run the command of a connection in a fork, and reply with its exit code; kill it if its client has ended."""
     size, descriptors, _, _ = socket.recv_fds(connection, 8, 3)
     arguments, folder, environment = json.loads(connection.makefile("rb").read(int.from_bytes(size, "big")))
+    before = cpu_seconds()
     command = os.fork()
     if command == 0:
         connection.close()
@@ -101,6 +103,7 @@ def run_command(connection: socket.socket, main) -> None:
     if end not in select.select([end, connection], [], [])[0]:
         os.kill(command, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(command, 0)[1])
+    add_seconds(environment.get("PYTEST_CURRENT_TEST", "commands"), cpu_seconds() - before)
     with suppress(BrokenPipeError):
         connection.sendall(str(code).encode())
     os._exit(0)

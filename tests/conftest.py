@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.storage.store import Store
     from tests.notifications.servers import Webhook
 
+pytest_plugins = ["tests.cpu_seconds"]
 Invoke = Callable[..., Result]
 
 os.environ.pop("COLUMNS", None)  # set by pytest-xdist; tables would leave out columns
