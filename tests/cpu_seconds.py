@@ -1,20 +1,25 @@
-"""CPU seconds of the tests by folder beside the budgets of `pyproject.toml`; on a slower machine these are larger."""
+"""CPU seconds of the tests by folder, beside the budgets of `pyproject.toml`; a slower machine has larger ones."""
 
 import os
 import tempfile
 import time
 import tomllib
-from collections import Counter
+from collections import defaultdict
+from itertools import count
 from multiprocessing import forkserver
 from pathlib import Path
+from statistics import mean
 
 import psutil
 import pytest
 
 FILE = "NVTRADER_CPU_SECONDS"  # names the file to which all processes of a session add what they spent
 TOLERANCE = 1.1
+INTERVAL = 60  # tests between two measurements of the machine, which is slower where it does other work, too
 SOURCE = "\n".join(f"def f{i}(a, b={i}):\n    return [a + x for x in range({i}) if x != b]" for i in range(500))
-spent: Counter[str] = Counter()  # by this process
+SHARE = pytest.StashKey[float]()  # of the budget that was spent
+numbers = count()  # of the tests of this process
+spent: dict[str, float] = defaultdict(float)  # by this process, by module
 
 
 def cpu_seconds() -> float:
@@ -29,6 +34,13 @@ def add_seconds(test: str, seconds: float) -> None:
         parts = test.partition("::")[0].split("/")
         with Path(path).open("a") as file:
             file.write(f"{parts[1] if len(parts) > 2 else parts[0]} {seconds}\n")
+
+
+def measure_machine() -> None:
+    """Add the seconds that this machine takes for a fixed piece of work."""
+    began = time.process_time()
+    compile(SOURCE, "reference", "exec")
+    add_seconds("reference", time.process_time() - began)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,49 +60,38 @@ def pytest_runtest_protocol(item: pytest.Item):
     before = cpu_seconds()
     outcome = yield
     spent[item.nodeid.partition("::")[0]] += cpu_seconds() - before
+    if next(numbers) % INTERVAL == 0:
+        measure_machine()
     return outcome
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_sessionfinish(session: pytest.Session):
     """Tell what this process spent; the process that distributes the tests fails where CI spends too much."""
-    if not session.config.option.cpu_seconds:
-        return (yield)
     for module, seconds in spent.items():
         add_seconds(module, seconds)
-    add_seconds("collection", cpu_seconds() - spent.total())
+    add_seconds("collection", cpu_seconds() - sum(spent.values()))
     outcome = yield  # prints the summary
-    if os.environ.get("CI") and session.config.stash.get(EXCESS, 0.0) > TOLERANCE and session.exitstatus == 0:
+    if os.environ.get("CI") and session.config.stash.get(SHARE, 0.0) > TOLERANCE and session.exitstatus == 0:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     return outcome
-
-
-EXCESS = pytest.StashKey[float]()  # share of the budget that was spent
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print a line per folder."""
     if not config.option.cpu_seconds:
         return
-    seconds: Counter[str] = Counter()
+    values: dict[str, list[float]] = defaultdict(list)
     for line in Path(os.environ[FILE]).read_text().splitlines():
         folder, value = line.split()
-        seconds[folder] += float(value)
+        values[folder].append(float(value))
     settings = tomllib.loads((config.rootpath / "pyproject.toml").read_text())["tool"]["cpu-seconds"]
-    speed = reference_seconds() / settings["reference"]
-    budgets = {folder: speed * budget for folder, budget in settings["folders"].items()}
-    config.stash[EXCESS] = seconds.total() / sum(budgets.values())
-    terminalreporter.section(f"CPU seconds; this machine takes {speed:.2f} times as long as that of the budget")
-    for folder, value in [*seconds.most_common(), ("all", seconds.total())]:
-        budget = budgets.get(folder, 0.0) if folder != "all" else sum(budgets.values())
-        terminalreporter.write_line(f"{folder:16}{value:8.1f} of {budget:6.1f}{' over' * (value > TOLERANCE * budget)}")
-
-
-def reference_seconds() -> float:
-    """Seconds that this machine takes for a fixed piece of work."""
-    seconds = []
-    for _ in range(39):
-        began = time.process_time()
-        compile(SOURCE, "reference", "exec")
-        seconds.append(time.process_time() - began)
-    return sorted(seconds)[19]
+    pace = mean(values.pop("reference")) / settings["reference"]
+    seconds = {folder: sum(values[folder]) / pace for folder in sorted(values, key=lambda name: -sum(values[name]))}
+    budgets = settings["folders"]
+    config.stash[SHARE] = sum(seconds.values()) / sum(budgets.values())
+    terminalreporter.section(f"CPU seconds beside the budgets; this machine took {pace:.2f} times as many")
+    rows = [(folder, seconds[folder], budgets.get(folder, 0.0)) for folder in seconds]
+    for name, value, budget in [*rows, ("all", sum(seconds.values()), sum(budgets.values()))]:
+        over = f" {100.0 * value / budget - 100.0:+.0f} %" if budget and value > budget else ""
+        terminalreporter.write_line(f"{name:16}{value:8.1f} of {budget:6.1f}{over}")

@@ -32,7 +32,8 @@ def positions(facts: AccountFacts) -> tuple[Position, ...]:
     for name, shares in sorted(last.shares.items(), key=lambda item: -weights[item[0]]):
         value, since = shares * last.prices[name], _held_since(facts.states, name)
         fills = [fill for fill in facts.fills if fill.symbol == name and fill.session >= since]
-        profit = value - _paid(fills) if since > without_orders else None
+        is_bought = since > without_orders and any(fill.session == since for fill in fills)
+        profit = value - _paid(fills) if is_bought else None
         facts_of_name = {"price": last.prices[name], "weight": weights[name], "since": since, "profit": profit}
         rows.append(Position(symbol=name, shares=shares, value=value, **facts_of_name))
     return tuple(rows)

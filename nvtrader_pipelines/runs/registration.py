@@ -4,12 +4,15 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from nvtrader_pipelines.components.explanation import format_value
 from nvtrader_pipelines.components.text import short_id
+from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.experiments.designs import leaves
 from nvtrader_pipelines.experiments.plan import RunPlan, short_history_warnings
-from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
+from nvtrader_pipelines.market.features import LOOK_BACK
 from nvtrader_pipelines.policies.baselines import SESSIONS_PER_MONTH
 from nvtrader_pipelines.storage.documents import validate_document
 from nvtrader_pipelines.storage.errors import StorageError
@@ -22,6 +25,7 @@ SPANS = {  # sessions per unit, by the name of a field that must fit the market
     **dict.fromkeys(("history", "window", "lookback", "estimate_every", "purge_size", "embargo_size"), 1),
     **dict.fromkeys(("validation_sessions", "cooldown", "patch_length", "stride", "max_gap"), 1),
 }
+MIN_EPISODE = 20  # decisions
 MAX_INTEGER = 2**63 - 1  # the largest in tables and libraries
 
 
@@ -113,6 +117,47 @@ def register_experiments(store: Store, specs: Sequence[ExperimentSpec]) -> Regis
     return registration
 
 
+def fit_history(store: Store, source: str, symbols: Sequence[str] = ()) -> dict[str, Any]:
+    """Fields of an experiment that fit the history of a market: folds, episodes and baselines.
+
+    A test is a sixth of the months, after three times as many for training, at most as by default; so there are three
+    of them or more. Episodes are shorter than a training window, and rules without enough history are left out.
+
+    Raises:
+        StorageError: if the source is not ingested.
+        ValueError: if the market has no such symbols, or is too short.
+    """
+    market = {"source": source} | ({"symbols": _spelled(store, source, symbols)} if symbols else {})
+    panel = store.panels.read(MarketChoice.model_validate(market))
+    default = ExperimentSpec(name="fitted")
+    months, frequency = len(panel.sessions) // SESSIONS_PER_MONTH, default.environment.rebal_freq
+    test_months = min(WalkForward().test_months, months // 6)
+    if test_months < 1:
+        raise ValueError(
+            f"a market needs {6 * SESSIONS_PER_MONTH} sessions whose features are known to be trained and tested on, "
+            f"but {source} has {len(panel.sessions)}; deliver earlier prices: the first {LOOK_BACK} feed the features"
+        )
+    train_sessions = 3 * test_months * SESSIONS_PER_MONTH
+    frequency = max(1, min(frequency, train_sessions // (2 * MIN_EPISODE)))
+    rules = [rule.model_dump(mode="json") for rule in default.baselines if rule.lookback <= train_sessions]
+    return {
+        "market": market,
+        "environment": {
+            "rebal_freq": frequency,
+            "episode_len": min(default.environment.episode_len, max(MIN_EPISODE, train_sessions // (2 * frequency))),
+        },
+        "splitter": {"kind": "walk_forward", "test_months": test_months, "train_months": 3 * test_months},
+        **({"baselines": rules} if len(rules) < len(default.baselines) else {}),
+    }
+
+
+def _spelled(store: Store, source: str, symbols: Sequence[str]) -> list[str]:
+    """Symbols as the market spells them, whatever their case."""
+    rows = store.tables.read(MARKET_PANEL, {"source": [source]}, ["symbols"])["symbols"].to_list()
+    names = {name.upper(): name for row in rows for name in row}
+    return [names.get(symbol.upper(), symbol) for symbol in symbols]
+
+
 def store_manual_experiment(
     store: Store, source: str = "sample", symbols: Sequence[str] | None = None, timesteps: int | None = None
 ) -> str:
@@ -122,7 +167,7 @@ def store_manual_experiment(
         StorageError: if an argument is not valid.
         ValueError: if the market has no such symbols, or is too short.
     """
-    market = {"source": source} | ({} if symbols is None else {"symbols": list(symbols)})
+    market = {"source": source} | ({} if symbols is None else {"symbols": _spelled(store, source, symbols)})
     agent = {"kind": "ppo"} | ({} if timesteps is None else {"total_timesteps": timesteps})
     content = {"market": market, "agent": agent}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

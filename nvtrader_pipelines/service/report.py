@@ -1,9 +1,11 @@
 """Report: scoreboard and tear sheets as in the Lab, with verdict and warnings, as one HTML file."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
+from typing import Any, Self
 from urllib.parse import quote
 
 import polars as pl
@@ -33,35 +35,50 @@ COMMAND = "nvtrader materialize"  # fills every part
 PLAIN = " /:;=,.!?()*+-_~@$"  # characters of a data URL that need no escape in an attribute
 
 
+@dataclass(frozen=True)
+class Report:
+    """Content of the report, and what it has."""
+
+    body: str  # HTML without head and style
+    facts: Mapping[str, Any]  # fields of `HomeReport`
+    sheets: Mapping[str, Mapping[str, str]]  # tear sheets by run
+
+    @classmethod
+    def read(cls, store: Store) -> Self:
+        """Read verdict, scoreboard and warnings, and draw the tear sheets."""
+        runs, ranking = walk_forward_runs(store), _read_ranking(store)
+        findings = deflated_findings(store.tables.read(RATIO_CURVE), store.tables.read(VALIDATION))
+        findings += overfitting_findings(store.tables.read(OVERFITTING))
+        sheets = {row["run_id"]: _draw_sheet(store, row) for row in best_ranked(store, ranking).iter_rows(named=True)}
+        body = render_template(
+            "lab/report_body",
+            titles=TITLES,
+            command=COMMAND,
+            summary=summarize_verdict(runs, findings),
+            findings=findings,
+            contests=[rows.to_dicts() for rows in ranking.partition_by("contest", maintain_order=True)],
+            sheets=sheets,
+            warnings=dict.fromkeys(chain.from_iterable(runs.sort("finished_at", "run_id")["warnings"])),
+        )
+        filled = {"verdict": findings, "scoreboard": len(ranking), "tear-sheets": sheets, "warnings": True}
+        facts = {
+            "runs": len(runs),
+            "findings": tuple(findings),
+            "parts": tuple(name for name in TITLES if filled[name]),
+            "missing": {title: COMMAND for name, title in TITLES.items() if not filled[name]},
+        }
+        return cls(body, facts, sheets)
+
+
 def write_report(store: Store, path: Path) -> HomeReport:
-    """Write the page and describe it."""
-    runs, ranking = walk_forward_runs(store), _read_ranking(store)
-    findings = deflated_findings(store.tables.read(RATIO_CURVE), store.tables.read(VALIDATION))
-    findings += overfitting_findings(store.tables.read(OVERFITTING))
-    sheets = {row["run_id"]: _draw_sheet(store, row) for row in best_ranked(store, ranking).iter_rows(named=True)}
-    page = render_template(
-        "lab/report",
-        css="".join((PAGE / "static" / name).read_text() for name in ("continuous-rl.css", "lab.css")),
-        titles=TITLES,
-        command=COMMAND,
-        release=version("nvtrader-pipelines"),
-        summary=summarize_verdict(runs, findings),
-        findings=findings,
-        contests=[rows.to_dicts() for rows in ranking.partition_by("contest", maintain_order=True)],
-        sheets=sheets,
-        warnings=dict.fromkeys(chain.from_iterable(runs.sort("finished_at", "run_id")["warnings"])),
-    ).encode()
+    """Write the report as a file and describe it."""
+    report, release = Report.read(store), version("nvtrader-pipelines")
+    css = "".join((PAGE / "static" / name).read_text() for name in ("continuous-rl.css", "lab.css"))
+    values = {"css": css, "titles": TITLES, "sheets": report.sheets, "release": release, "body": report.body}
+    page = render_template("lab/report", **values).encode()
     path = path.expanduser().resolve()
     write_atomically(path, page)
-    filled = {"verdict": findings, "scoreboard": len(ranking), "tear-sheets": sheets, "warnings": True}
-    return HomeReport(
-        path=path,
-        bytes=len(page),
-        runs=len(runs),
-        findings=tuple(findings),
-        parts=tuple(name for name in TITLES if filled[name]),
-        missing={title: COMMAND for name, title in TITLES.items() if not filled[name]},
-    )
+    return HomeReport(path=path, bytes=len(page), **report.facts)
 
 
 def best_ranked(store: Store, ranking: pl.DataFrame) -> pl.DataFrame:

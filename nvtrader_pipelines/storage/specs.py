@@ -16,7 +16,7 @@ from nvtrader_pipelines.experiments.entrant_specs import EntrantFile, EntrantSpe
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.sources import MarketSpec
 from nvtrader_pipelines.storage.compliance_files import read_limits, require_not_looser
-from nvtrader_pipelines.storage.documents import read_document, resolve_document, validate_document
+from nvtrader_pipelines.storage.documents import merge_documents, read_document, resolve_document, validate_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import escape_name, write_atomically
 from nvtrader_pipelines.storage.home import Home
@@ -123,8 +123,14 @@ def spec_yaml(spec: ExperimentSpec) -> bytes:
     return yaml.safe_dump(spec.model_dump(mode="json"), sort_keys=False).encode()
 
 
-def write_experiment(home: Home, name: str, like: str | None = None) -> Path:
+def write_experiment(home: Home, name: str, like: str | None = None, fields: Mapping[str, Any] | None = None) -> Path:
     """Write the file of a new experiment, with the defaults or extending another file.
+
+    Args:
+        home: home of the file.
+        name: of the experiment.
+        like: experiment to extend.
+        fields: of the experiment, instead of the defaults.
 
     Raises:
         StorageError: if the name is invalid or taken, or there is no experiment `like`.
@@ -143,6 +149,7 @@ def write_experiment(home: Home, name: str, like: str | None = None) -> Path:
     if like is not None and like not in names:
         raise StorageError(f"there is no experiment {like!r}; there are {', '.join(names)}{suggest(like, list(names))}")
     content = _template(spec) if like is None else {"extends": names[like].name, "name": name, "description": ""}
+    content = merge_documents(content, dict(fields or {}))
     text = (_HINT + yaml.safe_dump(content, sort_keys=False)).encode()
     write_atomically(path, _draft_line(text) + text)
     return path

@@ -1,5 +1,3 @@
-import shutil
-
 import numpy as np
 import polars as pl
 import pytest
@@ -35,14 +33,14 @@ def traded(tmp_path_factory):
 
 
 @pytest.fixture
-def account(store, traded):
-    """Account that a replay traded to the last session but one, and the active policy since."""
+def account(trading_home, traded, tmp_path):
+    """Home whose account a replay traded to the last session but one, and the active policy since."""
     if not traded.exists():
+        store = Store(copy_home(trading_home[0].home, tmp_path / "traded"))
         trade(store, days_of(store)[-2], days_of(store)[-2])
         trade(store, at=evening(store))
         copy_home(store.home, traded)
-    shutil.rmtree(store.home.root)
-    copy_home(Home(traded), store.home.root)
+    return Store(copy_home(Home(traded), tmp_path / "account"))
 
 
 @pytest.mark.parametrize(("n_new", "is_due"), [(0, False), (20, False), (21, True)])
@@ -97,41 +95,37 @@ def test_experiment_without_a_completed_run_is_not_checked(store):
     assert check_market_growth(store, ["other@00000000"]) == []
 
 
-@pytest.mark.usefixtures("account")
 @pytest.mark.parametrize(
     ("net_return", "n_sessions", "is_due"),
     [(-0.01, 20, False), (-0.01, 21, True), (-0.001, 21, False), (0.01, 21, False)],
 )
-def test_account_drift_is_due_below_the_interval_of_the_backtest(store, net_return, n_sessions, is_due):
-    settle_returns(store, net_return, n_sessions)
-    check = check_account_drift(store, "paper")
+def test_account_drift_is_due_below_the_interval_of_the_backtest(account, net_return, n_sessions, is_due):
+    settle_returns(account, net_return, n_sessions)
+    check = check_account_drift(account, "paper")
     assert check is not None
-    assert (check.partition_key, check.as_of, check.is_due) == (KEY, days_of(store)[-1], is_due)
+    assert (check.partition_key, check.as_of, check.is_due) == (KEY, days_of(account)[-1], is_due)
 
 
-@pytest.mark.usefixtures("account")
 @pytest.mark.parametrize("changes", [{"in_replay": True}, {"run_id": "0" * 16}, {"policy": "other"}])
-def test_losses_of_replays_and_other_policies_are_no_drift(store, changes):
-    settle_returns(store, -0.01, 42, **changes)
-    check = check_account_drift(store, "paper")
+def test_losses_of_replays_and_other_policies_are_no_drift(account, changes):
+    settle_returns(account, -0.01, 42, **changes)
+    check = check_account_drift(account, "paper")
     assert check is not None
     assert not check.is_due
 
 
-@pytest.mark.usefixtures("account")
-def test_drift_counts_the_last_126_sessions_alone(store):
-    settle_returns(store, -0.01, 63)
-    settle_returns(store, 0.0, 126)
-    check = check_account_drift(store, "paper")
+def test_drift_counts_the_last_126_sessions_alone(account):
+    settle_returns(account, -0.01, 63)
+    settle_returns(account, 0.0, 126)
+    check = check_account_drift(account, "paper")
     assert check is not None
     assert "for 126 sessions and returned +0.0%" in check.sentence
 
 
-@pytest.mark.usefixtures("account")
-def test_drift_without_stored_curves_is_not_due(store):
-    settle_returns(store, -0.01, 21)
-    store.tables.replace(EQUITY_CURVES, pl.DataFrame(schema=EQUITY_CURVES.schema), {})
-    check = check_account_drift(store, "paper")
+def test_drift_without_stored_curves_is_not_due(account):
+    settle_returns(account, -0.01, 21)
+    account.tables.replace(EQUITY_CURVES, pl.DataFrame(schema=EQUITY_CURVES.schema), {})
+    check = check_account_drift(account, "paper")
     assert check is not None
     assert (check.partition_key, check.is_due) == (KEY, False)
 

@@ -3,16 +3,17 @@ from pathlib import Path
 import pytest
 
 from nvtrader_pipelines.experiments.designs import AblationDesign
+from nvtrader_pipelines.experiments.plan import short_history_warnings
 from nvtrader_pipelines.policies.baselines import EqualWeight, MeanCvar, Momentum
 from nvtrader_pipelines.runs import training_time
 from nvtrader_pipelines.runs.experiment_list import names_with_variants
-from nvtrader_pipelines.runs.registration import plan_problem, plan_variants, register_experiments
+from nvtrader_pipelines.runs.registration import fit_history, plan_problem, plan_variants, register_experiments
 from nvtrader_pipelines.runs.smoke_run import MAX_TIMESTEPS, smoke_run
 from nvtrader_pipelines.runs.training_time import ASSUMED_PACE, estimate_training, format_seconds, long_trainings
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.specs import read_experiment
+from nvtrader_pipelines.storage.specs import read_experiment, write_experiment
 from nvtrader_pipelines.storage.tables import TABLES
-from tests.runs.small_runs import EXPERIMENT, market_home
+from tests.runs.small_runs import EXPERIMENT, N_SESSIONS, land, market_home
 from tests.storage.ledger.run_rows import event, run_row
 
 pytestmark = pytest.mark.slow
@@ -152,3 +153,23 @@ def test_archived_names_of_an_unknown_experiment_raises(store):
     store.ledger.register(EXPERIMENT)
     with pytest.raises(StorageError):
         names_with_variants(store, "smal")
+
+
+@pytest.mark.parametrize("n_sessions", [405, N_SESSIONS, 600])
+def test_experiment_fitted_to_a_history_has_three_folds_or_more_and_no_warning(market, n_sessions):
+    land(market, n_sessions)
+    path = write_experiment(market.home, "ours", fields=fit_history(market, "landing", ["bbb", "Aaa"]))
+    (plan,) = plan_variants(market, read_experiment(path))
+    assert len(plan.folds) >= 3
+    assert short_history_warnings(plan) == []
+    assert plan.panel.symbols == ("AAA", "BBB")
+    fold = plan.folds[0]
+    assert fold.train_last - fold.train_first > 2 * (fold.test_last - fold.test_first)
+
+
+def test_market_too_short_for_an_experiment_is_refused(market):
+    land(market, 350)
+    with pytest.raises(ValueError, match="126 sessions"):
+        fit_history(market, "landing")
+    with pytest.raises(StorageError):
+        fit_history(market, "elsewhere")

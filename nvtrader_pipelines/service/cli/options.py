@@ -20,8 +20,8 @@ def with_examples(*commands: str) -> str:
 
 
 def parse_symbols(text: str | None) -> tuple[str, ...] | None:
-    """Symbols of a list with commas; None for all."""
-    return None if text is None else tuple(filter(None, (symbol.strip() for symbol in text.split(","))))
+    """Symbols of a list with commas or blanks; None for all."""
+    return None if text is None else tuple(text.replace(",", " ").split())
 
 
 def parse_day(text: str) -> date:

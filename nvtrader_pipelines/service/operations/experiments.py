@@ -34,22 +34,33 @@ class Experiments(Family):
     command = "experiments"
     examples = ("nvtrader experiments list", "nvtrader experiments run my-first")
 
-    @operation("nvtrader experiments new my-first", "nvtrader experiments new my-second --like ppo-growth")
+    @operation(
+        "nvtrader experiments new my-first",
+        "nvtrader experiments new my-second --like ppo-growth",
+        "nvtrader experiments new ours --source landing",
+    )
     def new(
         self,
         name: Annotated[str, Field(description="Lower-case letters, digits and dashes.")],
         *,
         like: Annotated[str | None, Field(description="Extend this experiment of data/experiments.")] = None,
+        source: Annotated[
+            str | None, Field(description="Source of the market, to whose history folds and episodes are fitted.")
+        ] = None,
+        symbols: Symbols = (),
     ) -> "NewExperiment":
         """Write data/experiments/NAME.yaml with common fields; never overwrite a file.
 
         Raises:
-            StorageError: if the name is invalid or taken, or there is no experiment `like`.
+            StorageError: if the name is invalid or taken, there is no experiment `like`, or the source is not ingested.
+            ValueError: if the market has no such symbols, or is too short.
         """
         from nvtrader_pipelines.runs.experiment_document import NewExperiment
+        from nvtrader_pipelines.runs.registration import fit_history
         from nvtrader_pipelines.storage.specs import write_experiment
 
-        return NewExperiment(name=name, path=write_experiment(self.store.home, name, like))
+        fields = fit_history(self.store, source or "sample", symbols) if source or symbols else None
+        return NewExperiment(name=name, path=write_experiment(self.store.home, name, like, fields))
 
     @operation(
         "nvtrader experiments list", "nvtrader experiments list --all", route="GET /api/experiments", is_kept=True

@@ -38,7 +38,17 @@ def test_portfolio_of_unopened_account_shows_next_command(invoke):
 
 def test_portfolio_json_of_unopened_account_has_no_book(invoke):
     assert list(json.loads(invoke("portfolio", "--json").stdout)) == [
-        *("kind", "active_policy", "account", "kill_switch", "halted", "last_plan", "waiting", "open_orders")
+        *(
+            "kind",
+            "currency",
+            "active_policy",
+            "account",
+            "kill_switch",
+            "halted",
+            "last_plan",
+            "waiting",
+            "open_orders",
+        )
     ]
 
 
@@ -63,8 +73,9 @@ def test_portfolio_shows_shares_weights_and_waiting_plans(home, invoke):
     assert "reconciliation as expected" in shown
     assert f"last plan {waiting.plan_id} of {SESSION}, waiting" in shown
     assert f"waits for you {waiting.plan_id}" in shown
-    positions = shown.index("symbol shares price value weight %")
-    assert shown[positions + 1 : positions + 3] == ["AAA 5400 50 270,000 25", "BBB 5400 50 270,000 25"]
+    positions = shown.index("symbol shares price value weight % since profit")
+    since = SESSION + dt.timedelta(days=1)
+    assert shown[positions + 1 : positions + 3] == [f"{name} 5400 50 270,000 25 {since}" for name in ("AAA", "BBB")]
 
 
 def append_state(home, state, **changes):

@@ -1,10 +1,11 @@
 """Pages of the RL Lab."""
 
 import json
+import re
 from importlib.metadata import version
 from typing import Annotated, Any
 
-from fastapi import Path, Query
+from fastapi import Path, Query, Request
 from pydantic import Field, JsonValue
 from starlette.responses import Response
 
@@ -138,6 +139,32 @@ def show_scoreboard(shared: Shared) -> Response:
         return show(shared, "problem", title="Nothing is ranked yet", problem=error, here="/lab/scoreboard")
     contests = [rows.to_dicts() for rows in ranking.partition_by("contest", maintain_order=True)]
     return show(shared, "scoreboard", here="/lab/scoreboard", contests=contests)
+
+
+@routes.get("/report", include_in_schema=False)
+def show_report(shared: Shared) -> Response:
+    """Show the report, drawn anew where its results have changed."""
+    from nvtrader_pipelines.service.report import TITLES, Report  # imports matplotlib: seconds
+
+    def read() -> bytes:
+        return Report.read(shared.store).body.encode()
+
+    body = shared.answers.keep(("report",), read).decode()
+    return show(shared, "report_page", here="/report", titles=TITLES, body=body)
+
+
+@routes.get("/numbers", include_in_schema=False)
+def show_numbers(shared: Shared, request: Request, of: Annotated[str, Query(max_length=500)]) -> Response:
+    """Show the answer of a route as tables."""
+    path = of.partition("?")[0]
+    patterns = {
+        re.sub("{[^}]*}", "[^/]+", pattern): methods for pattern, methods in request.app.openapi()["paths"].items()
+    }
+    matching = [methods for pattern, methods in patterns.items() if re.fullmatch(pattern, path)]
+    if not any("get" in methods for methods in matching):
+        return show(shared, "problem", 404, title="There are no such numbers", problem=f"no route answers {path}")
+    title = next(methods["get"]["summary"] for methods in matching if "get" in methods)
+    return show(shared, "numbers", title=title.rstrip("."), address=of)
 
 
 @routes.get("/lab/tear-sheet/{policy:path}", include_in_schema=False)

@@ -34,7 +34,6 @@ POLICY = (
     "base-uri 'none'; form-action 'self'"
 )
 FIRST_SECONDS = 0.25  # that the first page after a start waits for its content
-REPORT_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; frame-ancestors 'none'"
 FOREVER = "public, max-age=31536000, immutable"  # of files whose name has their version
 PLOTLY = f"plotly-{version('plotly')}.min.js"
 SCOPES = {SearchMode.PPO_ONLY: "PPO only", SearchMode.CUFOLIO_ONLY: "cuFOLIO only", SearchMode.UNIFIED: "Unified"}
@@ -90,20 +89,6 @@ def show_file(name: str) -> Response:
     if path.suffix not in TYPES or path not in set(STATIC.iterdir()):
         raise NotFoundError(f"the page has no file {name!r}")
     return Response(path.read_bytes(), media_type=TYPES[path.suffix], headers={"cache-control": "no-cache"})
-
-
-@routes.get("/report", include_in_schema=False)
-def show_report(shared: Shared) -> Response:
-    """Show the report, written anew where its results have changed."""
-    home = shared.home
-
-    def read() -> bytes:
-        from nvtrader_pipelines.service.report import write_report  # imports matplotlib: seconds
-
-        return write_report(shared.store, home.report).path.read_bytes()
-
-    report = shared.answers.keep(("report",), read)
-    return Response(report, media_type="text/html", headers={"content-security-policy": REPORT_POLICY})
 
 
 @cache

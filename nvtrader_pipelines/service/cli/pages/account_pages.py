@@ -43,8 +43,9 @@ def print_snapshot(snapshot: AccountSnapshot) -> None:
 def _print_positions(snapshot: AccountSnapshot) -> None:
     rows = frame_of(snapshot.positions)
     if len(rows):
-        shown = rows.with_columns(pl.col("shares").round(4), (100.0 * pl.col("weight")).alias("weight"))
-        rows = shown.with_columns(pl.col("price", "value", "weight", "profit").round(2)).rename({"weight": "weight %"})
+        profit = pl.col("profit").cast(pl.Float64)  # all may be unknown
+        rows = rows.with_columns(pl.col("shares").round(4), profit, (100.0 * pl.col("weight")).alias("weight"))
+        rows = rows.with_columns(pl.col("price", "value", "weight", "profit").round(2)).rename({"weight": "weight %"})
     print_part(f"positions, money in {snapshot.currency}", rows, "all in cash")
 
 

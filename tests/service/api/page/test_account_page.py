@@ -35,7 +35,6 @@ def traded(built_home, tmp_path_factory):
     drain(desk.trade(date(2017, 1, 10), date(2017, 6, 30), acknowledge=True))
     desk.mirror()
     publish(Store(home))
-    home.accounts.mkdir(exist_ok=True)
     return home
 
 
@@ -73,14 +72,12 @@ def test_long_table_has_its_newest_rows_and_a_link_to_all(traded, monkeypatch):
     assert 'href="/accounts/paper/orders.csv"' in text
 
 
-def test_account_that_never_traded_says_how_it_begins(traded):
-    (traded.accounts / "fresh.yaml").write_text("kind: simulated\n")
-    client = client_of(traded)
-    answer = client.get("/accounts/fresh")
+def test_account_that_never_traded_says_how_it_begins(client):
+    answer = client.get("/accounts/paper")
     assert answer.status_code == 200
-    assert "nvtrader trade --account fresh" in answer.text
-    assert client.get("/accounts/fresh/charts").status_code == 404
-    assert client.get("/accounts/fresh/orders.csv").text == ""
+    assert "nvtrader trade --account paper" in answer.text
+    assert client.get("/accounts/paper/charts").status_code == 404
+    assert client.get("/accounts/paper/orders.csv").text == ""
 
 
 @pytest.mark.parametrize("name", ["none", "<img src=x>", "..%2f..%2fetc", "%00"])
@@ -92,6 +89,7 @@ def test_unknown_account_is_a_page_that_says_so(traded, name):
 
 def test_account_that_cannot_be_read_is_a_page_with_the_reason(traded, tmp_path):
     home = copy_home(traded, tmp_path / "home")
+    home.accounts.mkdir(exist_ok=True)
     (home.accounts / "paper.yaml").write_text("kind: nothing\n")
     answer = client_of(home).get("/accounts/paper")
     assert answer.status_code == 503
@@ -124,10 +122,16 @@ def test_page_of_an_account_is_accessible_and_never_scrolls_sideways(serve, look
     expect(page.locator("#key-name")).not_to_have_text(chosen)
 
 
-def test_page_leads_to_the_account_and_back(serve, look, traded):
+def test_page_and_the_table_of_all_plans_lead_to_the_account(serve, look, traded):
     _, url, _ = serve(traded)
     page = look(url)
-    page.locator(".ticker").first.get_by_role("link").first.click()
+    page.locator(".ticker[data-account=paper]").get_by_role("link").first.click()
     expect(page.locator("#account-h")).to_contain_text("USD")
     page.get_by_role("link", name="Continuous RL").first.click()
-    expect(page.locator("#trades, #decisions").first).to_be_attached()
+    page.get_by_role("link", name="All plans").click()
+    plans = Pipeline(traded.root, quiet=True).accounts.history().plans
+    expect(page.locator("#numbers tbody tr")).to_have_count(len(plans))
+    expect(page.locator("#numbers tbody tr").first).to_contain_text(plans[0].plan_id)
+    assert axe_findings(page) == []
+    page.locator("#numbers").get_by_role("link", name="paper").first.click()
+    expect(page.locator("#account-h")).to_contain_text("USD")

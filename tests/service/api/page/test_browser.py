@@ -179,6 +179,7 @@ def test_edited_weights_replace_the_plan_and_wait_again_where_findings_ask(serve
     expect(page.locator("[role=tab]")).to_have_count(int(edited.status == "waiting"))
 
 
+@pytest.mark.nightly
 def test_edited_weight_that_a_limit_cut_is_named_on_the_page(serve, look, waiting, tmp_path):
     _, url, _ = serve(copy_home(waiting, tmp_path / "home"))
     page = look(url)
@@ -193,6 +194,7 @@ def test_edited_weight_that_a_limit_cut_is_named_on_the_page(serve, look, waitin
     expect(page.locator("[role=tabpanel]:visible")).to_contain_text("of 30.0% became 25.0% by position_cap")
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     ("start", "status"), [("As proposed", "waiting"), pytest.param("Holdings", "cleared", marks=pytest.mark.nightly)]
 )
@@ -327,6 +329,7 @@ def test_load_asks_first_and_activates_the_policy(look, changing):
     expect(page.locator(".ticker:visible")).to_contain_text(active.policy)
 
 
+@pytest.mark.nightly
 def test_run_now_launches_the_job_and_shows_its_run(look, changing):
     page = look(changing[1])
     row = page.get_by_role("row", name="dpo_check")

@@ -124,7 +124,7 @@ def test_page_of_a_run_is_accessible_and_never_scrolls_sideways(look, shared_url
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-@pytest.mark.parametrize("path", [*PAGES, "/report"])
+@pytest.mark.parametrize("path", [*PAGES, "/report", "/numbers?of=/api/env"])
 def test_pages_are_accessible(look, shared_url, path):
     page = look(shared_url, path)
     assert axe_findings(page) == []

@@ -72,6 +72,7 @@ def streams_of(context):
     return requests
 
 
+@pytest.mark.nightly
 def test_training_moves_its_curve_to_its_end_without_a_reload(serve, look, tmp_path):
     _, url, _ = serve(long_home(tmp_path / "home"))
     page = look(url)
@@ -150,6 +151,7 @@ def test_change_keeps_reason_focus_and_scroll(serve, look, waiting, tmp_path):
     expect(reason).to_have_value("earnings tomorrow")
 
 
+@pytest.mark.nightly
 def test_change_of_a_plan_does_not_scroll_the_page(serve, look, waiting, tmp_path):
     home = copy_home(waiting, tmp_path / "home")
     _, url, _ = serve(home)
@@ -212,6 +214,7 @@ def test_row_that_moves_up_keeps_the_focus(look, shared_url):
     expect(links.first).to_be_focused()
 
 
+@pytest.mark.nightly
 def test_every_tab_says_that_a_service_hangs(serve, look, home):
     _, url, _ = serve(home)
     port = int(url.rpartition(":")[2])
@@ -230,6 +233,7 @@ def test_every_tab_says_that_a_service_hangs(serve, look, home):
         expect(page.locator("#conn")).to_contain_text("Live")
 
 
+@pytest.mark.nightly
 def test_new_point_keeps_the_zoom_of_a_chart(serve, look, home):
     _, url, _ = serve(home)
     add_points(home, *range(100, 1100, 100))

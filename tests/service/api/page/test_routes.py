@@ -65,4 +65,25 @@ def test_page_is_locked_without_the_token_of_the_start(home, path, token, is_loc
 def test_report_is_shown(client):
     report = client.get("/report")
     assert report.status_code == 200
-    assert report.headers["content-security-policy"].startswith("default-src 'none'")
+    assert "default-src 'self'" in report.headers["content-security-policy"]
+    assert 'href="/continuous-rl.html"' in report.text
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [
+        ("/api/plans", 200),
+        ("/api/nemorl-autoresearch/journal/abc", 200),
+        ("/rl/runs/abc/equity?limit=5", 200),
+        ("/lab", 404),
+        ("//elsewhere.example/api/plans", 404),
+        ("https://elsewhere.example", 404),
+        ("/api/nemorl/train", 404),
+        ('"><script>alert(1)</script>', 404),
+    ],
+)
+def test_numbers_are_shown_of_routes_that_read_only(client, address, status):
+    page = client.get("/numbers", params={"of": address})
+    assert page.status_code == status
+    assert ('id="numbers"' in page.text) == (status == 200)
+    assert "<script>alert" not in page.text

@@ -204,6 +204,46 @@ async function listEpisodes() {
   } catch (error) { $("#episodes-rows").replaceChildren(); fail(root, error.message); }
 }
 
+// ---- numbers of an address: facts as a list, rows as tables
+const LINKS = { // what a cell leads to, by column
+  run_id: (id) => `/lab/runs/${id}`, account: (name) => `/accounts/${name}`,
+  session_id: (id) => `/numbers?of=/api/searches/${id}/journal`, plan: (id) => `/numbers?of=/api/plans/${id}`, plan_id: (id) => `/numbers?of=/api/plans/${id}`,
+};
+const isRows = (value) => Array.isArray(value) && value.length > 0 && value.every((row) => row && typeof row === "object" && !Array.isArray(row));
+const isFacts = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
+function text(value) {
+  if (value === null || value === undefined) return "–";
+  if (typeof value === "number") return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(6)));
+  if (Array.isArray(value)) return value.map(text).join(", ");
+  return isFacts(value) ? Object.entries(value).map(([name, part]) => `${name} ${text(part)}`).join(", ") : String(value);
+}
+const cell = (name, value) => (LINKS[name] && typeof value === "string" && value ? [element("a", { href: LINKS[name](encodeURIComponent(value)), textContent: value })] : [text(value)]);
+const words = (name) => name.replaceAll("_", " ");
+function table(name, rows) {
+  const columns = [...new Set(rows.flatMap(Object.keys))], side = (column) => (rows.some((row) => typeof row[column] === "number") ? "n" : "");
+  const head = element("tr", {}, ...columns.map((column) => element("th", { scope: "col", className: side(column), textContent: words(column) })));
+  const body = rows.map((row) => element("tr", {}, ...columns.map((column) => element("td", { className: side(column) }, ...cell(column, row[column])))));
+  const region = element("div", { className: "scroll", tabIndex: 0 }, element("table", {}, element("thead", {}, head), element("tbody", {}, ...body)));
+  region.setAttribute("role", "region");
+  region.setAttribute("aria-label", words(name));
+  return region;
+}
+function describe(name, value) {
+  if (isRows(value)) return [table(name, value)];
+  if (!isFacts(value)) return [element("p", { textContent: Array.isArray(value) && !value.length ? "There are none." : text(value) })];
+  const isPart = (part) => isRows(part) || (isFacts(part) && Object.keys(part).length > 0), parts = Object.entries(value).filter(([, part]) => isPart(part));
+  const facts = Object.entries(value).filter(([, part]) => !isPart(part)).flatMap(([fact, part]) => [element("dt", { textContent: words(fact) }), element("dd", {}, ...cell(fact, part))]);
+  return [...(facts.length ? [element("dl", { className: "numbers" }, ...facts)] : []), ...parts.flatMap(([part, inner]) => [element("h3", { textContent: words(part) }), ...describe(part, inner)])];
+}
+async function showNumbers() {
+  const root = $("#numbers"), { of } = root.dataset;
+  try {
+    const value = await read(of), next = isFacts(value) && "rows" in value && value.next;
+    root.replaceChildren(...describe("rows", next === undefined ? value : value.rows ?? value));
+    if (next) root.append(element("a", { className: "small", textContent: "The next rows", href: `/numbers?of=${encodeURIComponent(`${of.replace(/[?&]after=\d+/, "")}${of.includes("?") ? "&" : "?"}after=${next}`)}` }));
+  } catch (error) { root.replaceChildren(); fail(root.parentElement, error.message); }
+}
+
 // ---- library and components: filters
 function chooseRuns() {
   const wanted = $("#wanted").value.trim().toLowerCase(), chosen = $$("[data-of]").map(({ dataset, value }) => [dataset.of, value]);
@@ -272,6 +312,7 @@ if ($("#player")) {
   player.load();
 }
 if ($("#episodes")) listEpisodes();
+if ($("#numbers")) showNumbers();
 if ($("#name")) $("#name").addEventListener("change", () => draw($("#plot-name")));
 if ($("[data-task]")) { // of a running run: its stage, and the page anew once it has ended
   const stage = $("[data-task]"), stream = new EventSource(`/chat/stream/${stage.dataset.task}`);
