@@ -403,6 +403,7 @@ def test_page_says_why_no_model_proposes(look, shared_url):
     expect(page.locator("#proposer-h")).to_contain_text("no endpoint is configured")
 
 
+@pytest.mark.nightly
 def test_search_of_the_page_asks_the_model_and_is_watched_to_its_end(serve, look, tmp_path):
     answer = {"changes": {"max_position_pct": 0.11}, "reason": "smaller bets", "expects": 0.5, "cites_goal": True}
     home, goal = search_home(tmp_path / "home", market()), "less <b>risk</b>"
