@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -131,15 +132,22 @@ def report(name: str, value: float, unit: str, goal: Goal, *, ratio: float | Non
 
 
 def _record(figure: Figure) -> dict[str, Any]:
-    """Figure with its benchmark, time, load and machine."""
+    """Figure with its benchmark, time, load, commit and machine."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return asdict(figure) | {
         "verdict": figure.verdict,
         "benchmark": spec.name.rpartition(".")[2] if spec else "",
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "load": os.getloadavg()[0],
+        "commit": _commit(),
         "machine": asdict(Machine.this()),
     }
+
+
+def _commit() -> str:
+    """Commit of the measured code; empty outside a checkout."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=8", "HEAD"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def time_rounds(

@@ -51,6 +51,7 @@ def _conditions(figures: Sequence[dict[str, Any]]) -> str:
     verdicts = [figure["verdict"] for figure in figures]
     rows = {
         "measured": days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}",
+        "commit": ", ".join(sorted({figure["commit"] for figure in figures})),
         "machine": f"{machine.cpu}, {machine.cores} cores, {machine.memory_gib:g} GiB, {machine.system}",
         "load average": f"{min(loads):.1f} to {max(loads):.1f}, the benchmark's own share in it",
         "threads": f"`{machine.threads}`",

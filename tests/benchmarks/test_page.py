@@ -28,6 +28,7 @@ FIGURE = {
     "benchmark": "environment",
     "measured_at": "2026-01-02T03:04:05+00:00",
     "load": 0.25,
+    "commit": "0123abcd",
     "machine": MACHINE,
 }
 SHORT = {**FIGURE, "name": "reset", "value": 0.01234, "ratio": None, "goal": "<=0.01", "ok": False, "verdict": "short"}
@@ -47,7 +48,14 @@ def test_page_states_machine_libraries_and_dates(tmp_path):
     text = render_figures(
         [FIGURE, {**SHORT, "measured_at": "2026-01-03T00:00:00+00:00", "load": 1.5}], BENCHMARKS, tmp_path
     )
-    for said in ("Some CPU, 2 cores, 8 GiB", "2026-01-02 to 2026-01-03", "0.2 to 1.5", "numpy 2.4.1", "bt 1.1.2"):
+    for said in (
+        "Some CPU, 2 cores, 8 GiB",
+        "2026-01-02 to 2026-01-03",
+        "0.2 to 1.5",
+        "numpy 2.4.1",
+        "bt 1.1.2",
+        "0123abcd",
+    ):
         assert said in text
     assert "1 of 2 reached" in text
 
