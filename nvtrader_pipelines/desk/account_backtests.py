@@ -43,11 +43,15 @@ def account_backtest(deployment: Deployment, opened: date, last: date) -> pl.Dat
     """
     panel, one_n = deployment.panel, EqualWeight()
     start, end = (panel.index_of(np.datetime64(day)) for day in (opened, last))
+    if end <= start:
+        raise ValueError(
+            f"a back-test needs a session after the opening, but the market has none from {opened} to {last}"
+        )
     fold = Fold(0, 0, 0, start + 1, end)
     accounts = [
         PolicyAccount(deployment.policy, "ensemble", (None,), (deployment.fold_policies,)),
         PolicyAccount(one_n.kind, "baseline", (None,), (one_n.start(),)),
     ]
     curves = backtest(panel, deployment.spec.environment, [fold], accounts).equity_curves
-    own, other = (curves.filter(pl.col("policy") == account.name) for account in accounts)
-    return own.select("session", "equity", "net_return").with_columns(equal_weight=other["equity"])
+    tested, equal = (curves.filter(pl.col("policy") == account.name) for account in accounts)
+    return tested.select("session", "equity", "net_return").with_columns(equal_weight=equal["equity"])

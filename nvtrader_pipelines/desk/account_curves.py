@@ -30,7 +30,7 @@ class AccountCurves(Document):
 
 
 class NameCurve(Document):
-    """Closes of a name, and the account's trades of it."""
+    """Closes of a name, and the account's trades there."""
 
     symbol: str
     sessions: tuple[date, ...]
@@ -56,9 +56,12 @@ def account_curves(store: Store, name: str) -> AccountCurves:
         equity |= {REFERENCES[name]: references[name] for name in REFERENCES if not (missing and name == "equity")}
     except (StorageError, ValueError) as error:
         missing = missing or str(error)
-    returns = read_spy_returns(store.tables, _source(store, facts), curve["session"])
+    source = _source(store, facts)
+    days = store.read_calendars().of(source).sessions(*(np.datetime64(facts.states[i].session) for i in (0, -1)))
+    returns = read_spy_returns(store.tables, source, pl.Series("session", days, pl.Date))
     if returns is not None:
-        equity[SPY] = pl.Series(np.cumprod([1.0, *1.0 + np.nan_to_num(returns[1:])]))
+        levels = np.cumprod([1.0, *1.0 + np.nan_to_num(returns[1:])])
+        equity[SPY] = pl.Series(levels[np.isin(days, curve["session"].to_numpy())])
     values = {key: tuple(series.to_list()) for key, series in equity.items()}
     return AccountCurves(
         sessions=tuple(curve["session"]),

@@ -45,7 +45,7 @@ class AccountMonth(Document):
 class AccountOrder(Document):
     """Order with its fills."""
 
-    session: date  # of the fill
+    session: date  # of the first fill, else of the order
     symbol: str
     side: str  # buy or sell
     quantity: float  # shares
@@ -53,7 +53,7 @@ class AccountOrder(Document):
     filled_quantity: float
     price: float | None  # average of its fills, account currency; null before the first
     fees: float  # account currency
-    slippage: float | None  # cost by price against the back-test's, a fraction of the traded value
+    slippage: float | None  # cost by price against the back-test's, a fraction of the traded value; null at a broker
     plan_id: str
     reason: str  # why it was cancelled
 
@@ -83,22 +83,21 @@ class AccountHistory(Document):
     plans: tuple[AccountPlan, ...]
 
 
-def account_history(store: Store, name: str) -> AccountHistory:
-    """Past of an account.
+def account_history(store: Store, name: str, facts: AccountFacts | None = None) -> AccountHistory:
+    """Past of an account, from its facts if they have been read.
 
     Raises:
         StorageError: if there is no such account, or its book or the audit cannot be read.
         ExecutionError: if the book lacks events that the audit has.
     """
-    read_account(store.home, name)
-    facts = AccountFacts.of(store, name)
+    spec, facts = read_account(store.home, name), facts or AccountFacts.of(store, name)
     days = _days(facts)
     return AccountHistory(
         account=name,
         activity=activity(store, facts) if facts.states else None,
         days=days,
         months=_months(days),
-        orders=_orders(facts),
+        orders=_orders(facts, is_live=spec.is_live),
         plans=_plans(store, facts),
     )
 
@@ -119,22 +118,29 @@ def _months(days: Sequence[AccountDay]) -> tuple[AccountMonth, ...]:
     return tuple(AccountMonth(**row) for row in rows.iter_rows(named=True))
 
 
-def _orders(facts: AccountFacts) -> tuple[AccountOrder, ...]:
+def _orders(facts: AccountFacts, *, is_live: bool) -> tuple[AccountOrder, ...]:
     fills: dict[str, list[Fill]] = {}
     for fill in facts.fills:
         fills.setdefault(fill.order_id, []).append(fill)
-    rows = [_order(row, fills.get(row["order_id"], [])) for row in order_rows(facts.events, facts.records)]
+    rows = [
+        _order(row, fills.get(row["order_id"], []), is_live=is_live) for row in order_rows(facts.events, facts.records)
+    ]
     return tuple(sorted(rows, key=lambda row: row.session, reverse=True))
 
 
-def _order(row: Row, fills: Sequence[Fill]) -> AccountOrder:
+def _order(row: Row, fills: Sequence[Fill], *, is_live: bool) -> AccountOrder:
     quantity = sum(fill.quantity for fill in fills)
     price = sum(fill.quantity * fill.price for fill in fills) / quantity if quantity else None
     against = 1.0 if row["side"] == "buy" else -1.0
-    slippage = None if price is None else against * (price / row["quote"] - 1.0) + 0.0  # no negative zero
-    names = ("session", "symbol", "side", "quantity", "status", "filled_quantity", "plan_id", "reason")
-    fees = sum(fill.cost for fill in fills)
-    return AccountOrder(**{name: row[name] for name in names}, price=price, fees=fees, slippage=slippage)
+    slippage = None if price is None or is_live else round(against * (price / row["quote"] - 1.0), 12) + 0.0
+    names = ("symbol", "side", "quantity", "status", "filled_quantity", "plan_id", "reason")
+    return AccountOrder(
+        **{name: row[name] for name in names},
+        session=fills[0].session if fills else row["session"],
+        price=price,
+        fees=sum(fill.cost for fill in fills),
+        slippage=slippage,
+    )
 
 
 def _plans(store: Store, facts: AccountFacts) -> tuple[AccountPlan, ...]:

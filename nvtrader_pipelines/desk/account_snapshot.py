@@ -76,15 +76,15 @@ class AccountSnapshot(PartialDocument):
     open_orders: tuple[str, ...]
 
 
-def account_snapshot(store: Store, name: str) -> AccountSnapshot:
-    """Current state of an account.
+def account_snapshot(store: Store, name: str, facts: AccountFacts | None = None) -> AccountSnapshot:
+    """Current state of an account, from its facts if they have been read.
 
     Raises:
         StorageError: if the account does not exist, or its book, the audit or the active policy cannot be read.
         ExecutionError: if the book lacks events that the audit has.
     """
     spec, active = read_account(store.home, name), read_active(store)
-    facts = AccountFacts.of(store, name)
+    facts = facts or AccountFacts.of(store, name)
     *_, last = (None, *facts.records.values())
     fields = {
         "kind": spec.kind,

@@ -6,7 +6,7 @@ from datetime import date
 from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.desk.account_facts import AccountFacts
 from nvtrader_pipelines.execution.book import AccountState
-from nvtrader_pipelines.execution.orders import Fill
+from nvtrader_pipelines.execution.orders import Fill, plan_id_of
 
 
 class Position(Document):
@@ -23,30 +23,38 @@ class Position(Document):
 
 def positions(facts: AccountFacts) -> tuple[Position, ...]:
     """Positions at the last close of an opened account, largest weight first."""
-    opening, last = facts.states[0], facts.states[-1]
+    last = facts.states[-1]
     weights = dict(zip(last.symbols, last.weights, strict=True))
     accepted = [event.session for event in facts.events if event.kind == "accepted" and event.session]
     capped = [state.session for state in facts.states if state.cap_turnover]
-    without_orders = max([opening.session, *accepted, *capped])  # last close at which holdings changed by no order
+    without_orders = max([facts.states[0].session, *accepted, *capped])  # last close with changes by no order
     rows = []
     for name, shares in sorted(last.shares.items(), key=lambda item: -weights[item[0]]):
-        value, since = shares * last.prices[name], _held_since(facts.states, name)
-        fills = [fill for fill in facts.fills if fill.symbol == name and fill.session >= since]
-        is_bought = since > without_orders and any(fill.session == since for fill in fills)
-        profit = value - _paid(fills) if is_bought else None
+        value, begin = shares * last.prices[name], _first_held(facts.states, name)
+        since = facts.states[begin].session
+        fills = _fills_since(facts, name, begin) if since > without_orders else []
+        profit = value - _paid(fills) if fills else None
         facts_of_name = {"price": last.prices[name], "weight": weights[name], "since": since, "profit": profit}
         rows.append(Position(symbol=name, shares=shares, value=value, **facts_of_name))
     return tuple(rows)
 
 
-def _held_since(states: Sequence[AccountState], name: str) -> date:
-    """First of the last closes at which a name has been held without a break, on the same side."""
-    since, is_short = states[-1].session, states[-1].shares[name] < 0.0
-    for state in reversed(states):
-        if name not in state.shares or (state.shares[name] < 0.0) != is_short:
-            break
-        since = state.session
-    return since
+def _first_held(states: Sequence[AccountState], name: str) -> int:
+    """Position of the first of the last closes at which a name has been held without a break, on the same side."""
+    begin, is_short = len(states) - 1, states[-1].shares[name] < 0.0
+    while begin > 0 and name in states[begin - 1].shares and (states[begin - 1].shares[name] < 0.0) == is_short:
+        begin -= 1
+    return begin
+
+
+def _fills_since(facts: AccountFacts, name: str, begin: int) -> Sequence[Fill]:
+    """Fills of a name that were decided from the close before a position on; none if that close held the other side."""
+    before = facts.states[begin - 1]
+    if name in before.shares:
+        return []
+    decided = {plan_id: record.plan.session for plan_id, record in facts.records.items()}
+    of_name = [fill for fill in facts.fills if fill.symbol == name]
+    return [fill for fill in of_name if decided[plan_id_of(fill.order_id)] >= before.session]
 
 
 def _paid(fills: Sequence[Fill]) -> float:

@@ -52,6 +52,16 @@ class RunState:
     curve: tuple[CurvePoint, ...] = ()  # of the fold and seed that reported last; empty unless it trains
 
 
+@dataclass(frozen=True)
+class NextStep:
+    """What to do next: a sentence, the command that does it, and where the page does it."""
+
+    sentence: str
+    command: str
+    button: str = ""  # its text; empty if the page has no place for it
+    link: str = ""
+
+
 class HomeStatus(BaseModel):
     """State of a home."""
 
@@ -72,34 +82,49 @@ class HomeStatus(BaseModel):
 
     @computed_field
     @property
-    def next_command(self) -> str:
-        """Command that helps most now."""
+    def next_step(self) -> NextStep:
+        """What helps most now."""
         if self.halted:
-            return "nvtrader resume --reason WHY"
+            return NextStep("Trading is halted", "nvtrader resume --reason WHY")
         if self.ui_problems:
-            return "nvtrader doctor"
+            return NextStep("The Dagster UI does not answer", "nvtrader doctor")
         if self.waiting_plans:
-            return f"nvtrader plans show {self.waiting_plans[0].identity}"
+            show = f"nvtrader plans show {self.waiting_plans[0].identity}"
+            return NextStep("A plan waits for you", show, "Decide", "#decisions")
         if self.failed_runs:
-            run = self.failed_runs[0]
-            name = run.partition_key.partition("@")[0]
-            is_resumable = run.status == "interrupted"
-            return f"nvtrader experiments run {name}" if is_resumable else f"nvtrader runs show {short_id(run.run_id)}"
+            return self._after_failure(self.failed_runs[0])
         if self.failed_commands:
-            return next(iter(self.failed_commands))
+            return NextStep("A command failed: try it again", next(iter(self.failed_commands)))
         if self.refused_files:
-            is_experiment = next(iter(self.refused_files)).endswith((".yaml", ".yml"))
-            return "nvtrader experiments validate" if is_experiment else "nvtrader ingest"
-        return self._next_step()
+            name = next(iter(self.refused_files))
+            is_experiment = name.endswith((".yaml", ".yml"))
+            check = "nvtrader experiments validate" if is_experiment else "nvtrader ingest"
+            return NextStep(f"The file {name} was refused", check)
+        return self._after_training() if self.active is None else self._after_loading(self.active)
 
-    def _next_step(self) -> str:
-        if self.active is None:
-            idle = "nvtrader policies activate NAME" if self.has_policies else "nvtrader materialize"
-            busy = "nvtrader research status" if self.searches else idle
-            return "nvtrader runs" if self.running else busy
+    def _after_failure(self, run: RunState) -> NextStep:
+        name, link = run.partition_key.partition("@")[0], f"/lab/runs/{run.run_id}"
+        if run.status == "interrupted":
+            return NextStep(f"{name} was interrupted: resume it", f"nvtrader experiments run {name}", "See run", link)
+        return NextStep(f"{name} failed", f"nvtrader runs show {short_id(run.run_id)}", "See run", link)
+
+    def _after_training(self) -> NextStep:
+        if self.running:
+            return NextStep("A policy is being trained", "nvtrader runs", "Watch", "#training")
+        if self.searches:
+            return NextStep("A search is under way", "nvtrader research status", "Watch", "#autoresearch")
+        if self.has_policies:
+            return NextStep("No policy trades: load one", "nvtrader policies activate NAME", "Load", "#policies")
+        return NextStep("No policy is trained yet", "nvtrader materialize", "Train", "#training")
+
+    def _after_loading(self, active: ActivePolicy) -> NextStep:
         if not self.accounts:
-            return "nvtrader trade"
-        return "nvtrader portfolio" if self.ui else "nvtrader ui"
+            first = f"{active.policy} is loaded and has not traded: run the evening now"
+            return NextStep(first, "nvtrader trade", "Run the evening", "#schedule")
+        link = f"/accounts/{self.accounts[0].account}"
+        if self.ui:
+            return NextStep(f"{active.policy} trades by itself", "nvtrader portfolio", "See the account", link)
+        return NextStep(f"{active.policy} trades only while the UI runs", "nvtrader ui", "See the account", link)
 
 
 def read_home_status(store: Store, at: datetime) -> HomeStatus:

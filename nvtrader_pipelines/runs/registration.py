@@ -26,6 +26,7 @@ SPANS = {  # sessions per unit, by the name of a field that must fit the market
     **dict.fromkeys(("validation_sessions", "cooldown", "patch_length", "stride", "max_gap"), 1),
 }
 MIN_EPISODE = 20  # decisions
+MIN_MONTHS = 7  # of a history with three tests
 MAX_INTEGER = 2**63 - 1  # the largest in tables and libraries
 
 
@@ -127,14 +128,14 @@ def fit_history(store: Store, source: str, symbols: Sequence[str] = ()) -> dict[
         StorageError: if the source is not ingested.
         ValueError: if the market has no such symbols, or is too short.
     """
-    market = {"source": source} | ({"symbols": _spelled(store, source, symbols)} if symbols else {})
+    market = {"source": source} | ({"symbols": match_symbols(store, source, symbols)} if symbols else {})
     panel = store.panels.read(MarketChoice.model_validate(market))
     default = ExperimentSpec(name="fitted")
     months, frequency = len(panel.sessions) // SESSIONS_PER_MONTH, default.environment.rebal_freq
     test_months = min(WalkForward().test_months, months // 6)
-    if test_months < 1:
+    if months < MIN_MONTHS:
         raise ValueError(
-            f"a market needs {6 * SESSIONS_PER_MONTH} sessions whose features are known to be trained and tested on, "
+            f"a market needs {MIN_MONTHS * SESSIONS_PER_MONTH} sessions with known features to train and test, "
             f"but {source} has {len(panel.sessions)}; deliver earlier prices: the first {LOOK_BACK} feed the features"
         )
     train_sessions = 3 * test_months * SESSIONS_PER_MONTH
@@ -151,11 +152,11 @@ def fit_history(store: Store, source: str, symbols: Sequence[str] = ()) -> dict[
     }
 
 
-def _spelled(store: Store, source: str, symbols: Sequence[str]) -> list[str]:
-    """Symbols as the market spells them, whatever their case."""
+def match_symbols(store: Store, source: str, symbols: Sequence[str]) -> list[str]:
+    """Symbols as the market spells them, given in any case; each once."""
     rows = store.tables.read(MARKET_PANEL, {"source": [source]}, ["symbols"])["symbols"].to_list()
     names = {name.upper(): name for row in rows for name in row}
-    return [names.get(symbol.upper(), symbol) for symbol in symbols]
+    return list(dict.fromkeys(names.get(symbol.upper(), symbol) for symbol in symbols))
 
 
 def store_manual_experiment(
@@ -167,7 +168,7 @@ def store_manual_experiment(
         StorageError: if an argument is not valid.
         ValueError: if the market has no such symbols, or is too short.
     """
-    market = {"source": source} | ({} if symbols is None else {"symbols": _spelled(store, source, symbols)})
+    market = {"source": source} | ({} if symbols is None else {"symbols": match_symbols(store, source, symbols)})
     agent = {"kind": "ppo"} | ({} if timesteps is None else {"total_timesteps": timesteps})
     content = {"market": market, "agent": agent}
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -15,7 +15,7 @@ from nvtrader_pipelines.desk.account_snapshot import account_snapshot
 from nvtrader_pipelines.desk.positions import positions
 from nvtrader_pipelines.storage.errors import NotFoundError
 from nvtrader_pipelines.storage.tables import FILLS, ORDERS, OUTCOMES, PORTFOLIO_STATE, REBALANCE_PLAN, RETURNS
-from tests.desk.desks import add_account, days_of, desk, trade
+from tests.desk.desks import add_account, days_of, desk, evening, trade
 
 pytestmark = pytest.mark.slow
 N_SESSIONS = 45
@@ -79,6 +79,36 @@ def test_position_changed_without_an_order_has_no_profit(traded):
     facts = AccountFacts.of(traded, "paper")
     event = facts.events[-1].model_copy(update={"kind": "accepted", "session": facts.states[-1].session})
     assert {row.profit for row in positions(replace(facts, events=[*facts.events, event]))} == {None}
+
+
+def test_position_that_changed_its_side_in_one_order_has_no_profit(traded):
+    facts = AccountFacts.of(traded, "paper")
+    name, begin = next(iter(facts.states[-1].shares)), len(facts.states) - 3
+    short = facts.states[begin - 1].model_copy(update={"shares": {name: -1.0}})
+    rows = positions(replace(facts, states=[*facts.states[: begin - 1], short, *facts.states[begin:]]))
+    assert {row.symbol: (row.since, row.profit) for row in rows}[name] == (facts.states[begin].session, None)
+
+
+def test_fill_at_the_close_of_its_decision_counts_for_the_profit(traded):
+    facts = AccountFacts.of(traded, "paper")
+    first = min(fill.session for fill in facts.fills)
+    earlier = [
+        event.model_copy(update={"detail": {"fill": {**event.detail["fill"], "session": str(facts.states[0].session)}}})
+        if event.kind == "filled" and event.detail["fill"]["session"] == str(first)
+        else event
+        for event in facts.events
+    ]
+    assert positions(replace(facts, events=earlier)) == positions(facts)
+
+
+def test_opened_account_without_a_session_has_positions_and_curves_of_one_close(trading_home):
+    store, _ = trading_home
+    trade(store, at=evening(store))
+    facts = AccountFacts.of(store, "paper")
+    history, curves = account_history(store, "paper"), account_curves(store, "paper")
+    assert (history.activity.n_sessions, history.days, history.months) == (0, (), ())
+    assert (curves.sessions, curves.equity) == ((facts.states[0].session,), {"account": (1.0,)})
+    assert curves.missing
 
 
 def test_plans_have_decisions_and_what_they_brought(traded):

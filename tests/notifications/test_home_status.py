@@ -45,7 +45,12 @@ def test_status_of_empty_home_begins_with_materialize_and_writes_nothing(home):
     before = files_of(home)
     status = read(home)
     assert files_of(home) == before
-    assert (status.active, status.halted, status.ui, status.next_command) == (None, None, "", "nvtrader materialize")
+    assert (status.active, status.halted, status.ui, status.next_step.command) == (
+        None,
+        None,
+        "",
+        "nvtrader materialize",
+    )
     assert [status.accounts, status.running, status.waiting_plans, status.failed_runs] == [()] * 4
 
 
@@ -66,7 +71,7 @@ def test_running_run_has_its_last_stage(small):
     (run,) = read(small).running
     assert [(point.timesteps, point.mean_reward) for point in run.curve] == [(5, 0.5)]
     assert (run.run_id, run.status, run.state, run.at) == (RUN_ID, "running", "training: fold 1 of 3", AT)
-    assert read(small).next_command == "nvtrader runs"
+    assert read(small).next_step.command == "nvtrader runs"
 
 
 @pytest.mark.parametrize(
@@ -98,7 +103,7 @@ def test_running_search_is_shown_with_its_best_so_far(small):
     (search,) = status.searches
     assert (search.session_id, search.n_trials, search.budget) == ("s2", 12, 30)
     assert search.best_sharpe > search.base_sharpe
-    assert status.next_command == "nvtrader research status"
+    assert status.next_step.command == "nvtrader research status"
     assert read(small).searches == ()
 
 
@@ -115,11 +120,15 @@ def test_latest_curve_is_that_of_the_training_that_reported_last():
 def test_failed_run_is_shown_until_its_version_succeeds(small):
     begin(small).finish(RUN_ID, "failed", message="no data")
     (run,) = read(small).failed_runs
-    assert (run.status, run.state, read(small).next_command) == ("failed", "no data", "nvtrader runs show aa110000")
+    assert (run.status, run.state, read(small).next_step.command) == (
+        "failed",
+        "no data",
+        "nvtrader runs show aa110000",
+    )
     later = "bb22" + "0" * 12
     begin(small, later, AT + timedelta(hours=1)).finish(later, "done")
     done = read(small)
-    assert (done.failed_runs, done.next_command) == ((), "nvtrader policies activate NAME")
+    assert (done.failed_runs, done.next_step.command) == ((), "nvtrader policies activate NAME")
 
 
 def test_waiting_plan_and_refused_file_wait(small):
@@ -128,13 +137,13 @@ def test_waiting_plan_and_refused_file_wait(small):
     status = read(small)
     assert [each.identity for each in status.waiting_plans] == [waits.plan_id]
     assert list(status.refused_files) == ["broken.yaml"]
-    assert status.next_command == f"nvtrader plans show {waits.plan_id}"
+    assert status.next_step.command == f"nvtrader plans show {waits.plan_id}"
 
 
 def test_failed_command_is_the_next_command(home):
     record_command(home, "nvtrader trade", "no bars", AT)
     status = read(home)
-    assert (status.failed_commands, status.next_command) == ({"nvtrader trade": "no bars"}, "nvtrader trade")
+    assert (status.failed_commands, status.next_step.command) == ({"nvtrader trade": "no bars"}, "nvtrader trade")
 
 
 def test_halted_home_shows_account_and_resume(home):
@@ -145,7 +154,7 @@ def test_halted_home_shows_account_and_resume(home):
     assert (account.account, account.session, account.equity) == ("paper", SESSION.replace(day=3), 1.1)
     assert status.halted
     assert "news" in status.halted
-    assert status.next_command == "nvtrader resume --reason WHY"
+    assert status.next_step.command == "nvtrader resume --reason WHY"
 
 
 def test_url_of_a_ui_is_shown_while_its_lock_is_held(home):

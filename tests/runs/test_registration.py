@@ -155,10 +155,10 @@ def test_archived_names_of_an_unknown_experiment_raises(store):
         names_with_variants(store, "smal")
 
 
-@pytest.mark.parametrize("n_sessions", [405, N_SESSIONS, 600])
+@pytest.mark.parametrize("n_sessions", [410, N_SESSIONS, 600])
 def test_experiment_fitted_to_a_history_has_three_folds_or_more_and_no_warning(market, n_sessions):
     land(market, n_sessions)
-    path = write_experiment(market.home, "ours", fields=fit_history(market, "landing", ["bbb", "Aaa"]))
+    path = write_experiment(market.home, "ours", fields=fit_history(market, "landing", ["bbb", "Aaa", "AAA"]))
     (plan,) = plan_variants(market, read_experiment(path))
     assert len(plan.folds) >= 3
     assert short_history_warnings(plan) == []
@@ -169,7 +169,7 @@ def test_experiment_fitted_to_a_history_has_three_folds_or_more_and_no_warning(m
 
 def test_market_too_short_for_an_experiment_is_refused(market):
     land(market, 350)
-    with pytest.raises(ValueError, match="126 sessions"):
+    with pytest.raises(ValueError, match="147 sessions"):
         fit_history(market, "landing")
     with pytest.raises(StorageError):
         fit_history(market, "elsewhere")

@@ -27,7 +27,7 @@ Yes = Annotated[
 Judge = Annotated[bool, Field(exclude=True, description="Rank and validate all runs, and let the gate decide.")]
 Symbols = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=32)], ...],
-    Field(max_length=1000, description="Symbols, separated by commas; default: all."),
+    Field(max_length=1000, description="Symbols, separated by commas or blanks; default: all."),
 ]
 OUTPUT = Flags(("--output", "-o"))
 Picture = Annotated[

@@ -59,6 +59,10 @@ class Experiments(Family):
         from nvtrader_pipelines.runs.registration import fit_history
         from nvtrader_pipelines.storage.specs import write_experiment
 
+        if like and (source or symbols):
+            raise ValueError(
+                "an experiment extends another one or is fitted to a market, so leave out --like or --source"
+            )
         fields = fit_history(self.store, source or "sample", symbols) if source or symbols else None
         return NewExperiment(name=name, path=write_experiment(self.store.home, name, like, fields))
 

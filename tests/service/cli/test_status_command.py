@@ -25,4 +25,4 @@ def test_status_of_a_busy_home_fits_80_by_24(home, command):
     assert labels == ["home", "trades", "runs", "waits", "failed", "ui", "halted", "next"]
     document = json.loads(invoke("status", "--json").stdout)
     assert (len(document["waiting_plans"]), len(document["failed_commands"])) == (9, 9)
-    assert lines[-1].split(maxsplit=1)[1] == document["next_command"]
+    assert lines[-1].split(maxsplit=1)[1] == "{sentence}: {command}".format(**document["next_step"])

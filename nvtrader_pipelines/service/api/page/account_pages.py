@@ -1,17 +1,27 @@
-"""Page of an account: what it holds, what became of it, and what was traded."""
+"""Page of an account: what it holds, how it got there, and what was traded."""
 
 from typing import Annotated, Any, Literal
 
+import polars as pl
 from fastapi import Path
 from starlette.responses import Response
 
-from nvtrader_pipelines.components.document import frame_of
-from nvtrader_pipelines.desk.account_access import account_names
+from nvtrader_pipelines.components.document import Document, schema_of
+from nvtrader_pipelines.desk.account_access import account_names, read_account
 from nvtrader_pipelines.desk.account_curves import AccountCurves, NameCurve, account_curves, name_curve
-from nvtrader_pipelines.desk.account_history import account_history
-from nvtrader_pipelines.desk.account_snapshot import account_snapshot
+from nvtrader_pipelines.desk.account_facts import AccountFacts
+from nvtrader_pipelines.desk.account_history import (
+    AccountDay,
+    AccountHistory,
+    AccountMonth,
+    AccountOrder,
+    AccountPlan,
+    account_history,
+)
+from nvtrader_pipelines.desk.account_snapshot import AccountSnapshot, account_snapshot
+from nvtrader_pipelines.desk.positions import Position
 from nvtrader_pipelines.execution.errors import ExecutionError
-from nvtrader_pipelines.service.api.context import Shared, router
+from nvtrader_pipelines.service.api.context import Context, Shared, router
 from nvtrader_pipelines.service.api.page.lab_pages import show
 from nvtrader_pipelines.service.api.problems import refusing
 from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
@@ -19,6 +29,27 @@ from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 routes = router("page")
 AccountName = Annotated[str, Path(max_length=200)]
 MAX_ROWS = 200  # of a table
+PARTS = {  # rows that can be downloaded
+    "positions": Position,
+    "curves": AccountCurves,
+    "days": AccountDay,
+    "months": AccountMonth,
+    "orders": AccountOrder,
+    "plans": AccountPlan,
+}
+
+
+class AccountView(Document):
+    """What the page of an account shows."""
+
+    account: AccountSnapshot
+    history: AccountHistory
+
+
+def _read(shared: Context, account: str) -> AccountView:
+    facts = AccountFacts.of(shared.store, account)
+    snapshot = account_snapshot(shared.store, account, facts)
+    return AccountView(account=snapshot, history=account_history(shared.store, account, facts))
 
 
 @routes.get("/accounts/{account}", include_in_schema=False)
@@ -26,17 +57,25 @@ def show_account(shared: Shared, account: AccountName) -> Response:
     """Show an account: positions, curves, months, orders and plans."""
     accounts = [name for name in account_names(shared.home) if name.isprintable()]
     try:
-        snapshot, history = account_snapshot(shared.store, account), account_history(shared.store, account)
+        read_account(shared.home, account)
+        kept = shared.answers.keep(("accounts", account), lambda: _read(shared, account).model_dump_json().encode())
+        view = AccountView.model_validate_json(kept)
     except NotFoundError as error:
         return show(shared, "problem", 404, title="There is no such account", problem=error)
     except (StorageError, ExecutionError, ValueError) as error:
         return show(shared, "problem", 503, title=f"The account {account} cannot be read", problem=error)
-    values = {"account": snapshot, "history": history, "accounts": accounts, "max_rows": MAX_ROWS}
-    held = {position.symbol for position in snapshot.positions}
-    values["names"] = [*(position.symbol for position in snapshot.positions)]
-    values["names"] += sorted({order.symbol for order in history.orders} - held)
-    values["fees"] = sum(order.fees for order in history.orders)
-    return show(shared, "account", here=f"/accounts/{account}", **values)
+    held = [position.symbol for position in view.account.positions]
+    return show(
+        shared,
+        "account",
+        here=f"/accounts/{account}",
+        account=view.account,
+        history=view.history,
+        accounts=accounts,
+        names=[*held, *sorted({order.symbol for order in view.history.orders} - set(held))],
+        fees=sum(order.fees for order in view.history.orders),
+        max_rows=MAX_ROWS,
+    )
 
 
 @routes.get("/accounts/{account}/charts", include_in_schema=False, response_model=AccountCurves)
@@ -56,12 +95,15 @@ def name(shared: Shared, account: AccountName, symbol: AccountName) -> Any:
 
 @routes.get("/accounts/{account}/{part}.csv", include_in_schema=False)
 def download(
-    shared: Shared, account: AccountName, part: Literal["positions", "days", "months", "orders", "plans"]
+    shared: Shared, account: AccountName, part: Literal["positions", "curves", "days", "months", "orders", "plans"]
 ) -> Response:
     """Download rows of an account."""
-    read = account_snapshot if part == "positions" else account_history
     with refusing(NotFoundError):
-        rows = getattr(read(shared.store, account), part)
-    name = f"{account}-{part}.csv"
-    content = frame_of(rows).write_csv() if rows else ""
-    return Response(content, media_type="text/csv", headers={"content-disposition": f'attachment; filename="{name}"'})
+        if part == "curves":
+            curves = account_curves(shared.store, account)
+            rows = pl.DataFrame({"session": curves.sessions, **curves.equity, "drawdown": curves.drawdown})
+        else:
+            document = (account_snapshot if part == "positions" else account_history)(shared.store, account)
+            rows = pl.DataFrame([row.model_dump() for row in getattr(document, part)], schema=schema_of(PARTS[part]))
+    headers = {"content-disposition": f'attachment; filename="{account}-{part}.csv"'}
+    return Response(rows.write_csv(), media_type="text/csv", headers=headers)

@@ -156,15 +156,13 @@ def show_report(shared: Shared) -> Response:
 @routes.get("/numbers", include_in_schema=False)
 def show_numbers(shared: Shared, request: Request, of: Annotated[str, Query(max_length=500)]) -> Response:
     """Show the answer of a route as tables."""
-    path = of.partition("?")[0]
-    patterns = {
-        re.sub("{[^}]*}", "[^/]+", pattern): methods for pattern, methods in request.app.openapi()["paths"].items()
-    }
-    matching = [methods for pattern, methods in patterns.items() if re.fullmatch(pattern, path)]
-    if not any("get" in methods for methods in matching):
-        return show(shared, "problem", 404, title="There are no such numbers", problem=f"no route answers {path}")
-    title = next(methods["get"]["summary"] for methods in matching if "get" in methods)
-    return show(shared, "numbers", title=title.rstrip("."), address=of)
+    paths = request.app.openapi()["paths"].items()
+    reads = {re.sub("{[^}]*}", "[^/]+", path): methods["get"] for path, methods in paths if "get" in methods}
+    address = of.partition("?")[0]
+    read = next((read for pattern, read in reads.items() if re.fullmatch(pattern, address)), None)
+    if read is None or "application/json" not in read["responses"]["200"].get("content", {}):
+        return show(shared, "problem", 404, title="There are no such numbers", problem=f"no route answers {address}")
+    return show(shared, "numbers", title=read["summary"].rstrip("."), address=of)
 
 
 @routes.get("/lab/tear-sheet/{policy:path}", include_in_schema=False)

@@ -21,6 +21,7 @@ from nvtrader_pipelines.service.api.page.content import Content, Series, render
 from nvtrader_pipelines.service.api.page.sections.deploy import read_deploy
 from nvtrader_pipelines.service.api.page.sections.desk import read_desk, read_switch
 from nvtrader_pipelines.service.api.page.sections.feedback import read_feedback
+from nvtrader_pipelines.service.api.page.sections.next_step import read_next_step
 from nvtrader_pipelines.service.api.page.sections.review import read_review
 from nvtrader_pipelines.service.api.page.sections.schedule import read_schedule
 from nvtrader_pipelines.service.api.page.sections.search import read_search
@@ -53,6 +54,7 @@ SECTIONS: Mapping[str, Section] = {
     "review": Section("ranked", read_review),
     "deploy": Section("policies", read_deploy),
     "feedback": Section("agreement", read_feedback),
+    "next": Section("next", read_next_step),
 }
 SCHEDULE = Section("schedule", read_schedule, seconds=SCHEDULE_SECONDS)
 

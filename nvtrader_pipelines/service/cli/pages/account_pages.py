@@ -14,7 +14,7 @@ from nvtrader_pipelines.evaluation.short_samples import short_note
 from nvtrader_pipelines.service.cli.family_commands import Answer
 from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part
 
-ROUNDED = polars.selectors.float().round(2)
+ROUNDED = polars.selectors.float().round(4)
 
 
 def print_snapshot(snapshot: AccountSnapshot) -> None:
@@ -57,8 +57,7 @@ def print_history(answer: Answer) -> None:
         print_line(f"{account} has not traded yet: nvtrader trade --account {account}")
         return
     print_account(history.activity)
-    months = frame_of(history.months[::-1]).with_columns((100.0 * pl.col("total_return")).alias("return %"))
-    print_part("months", months.select("month", "n_sessions", "return %", "profit").with_columns(ROUNDED), "")
+    print_part("months", _rows(history.months[::-1], "total_return"), "none yet")
     print_part("orders", _rows(history.orders, "slippage"), "none yet", ["reason"])
     print_part("plans", _rows(history.plans, "turnover", "excess"), "none yet", ["reason"])
 

@@ -32,7 +32,7 @@ def print_status(status: HomeStatus) -> None:
         "ui": [ui_problem.body for ui_problem in status.ui_problems]
         or [status.ui or "not running: no schedule or sensor runs"],
         "halted": [status.halted or "no"],
-        "next": [status.next_command],
+        "next": [f"{status.next_step.sentence}: {status.next_step.command}"],
     }
     quiet = {"waits": not waiting, "failed": not failed, "halted": status.halted is None}
     for label, lines in parts.items():

@@ -44,7 +44,7 @@ def test_halt_changes_the_parts_that_show_it(home, live):
     stop_trading(Store(home), "ann", "prices look wrong", now)
     live.refresh()
     changes = live.changes(version)
-    assert set(changes.parts) == DESK
+    assert set(changes.parts) == DESK | {"next"}
     assert not changes.series
 
 

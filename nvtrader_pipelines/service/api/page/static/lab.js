@@ -76,6 +76,7 @@ const CHARTS = {
   },
   async name() { // closes of a name with an account's trades
     const { account } = $("#name").dataset, { symbol, sessions, close, weight, fills } = await read(`/accounts/${account}/names/${encodeURIComponent($("#name").value)}`);
+    if (symbol !== $("#name").value) return CHARTS.name(); // another was chosen meanwhile
     const closes = new Map(sessions.map((session, i) => [session, close[i]])), drawnFills = fills.filter((fill) => closes.has(fill.session));
     const marks = (side, tone, shape) => { const own = drawnFills.filter((fill) => fill.side === side); return { x: own.map((fill) => fill.session), y: own.map((fill) => closes.get(fill.session)), customdata: own.map((fill) => [fill.quantity, fill.price]), mode: "markers", name: side, marker: { color: color(tone), symbol: shape, size: 8 }, hovertemplate: `%{x}: ${side} %{customdata[0]:,.4~f} at %{customdata[1]:,.2f}<extra></extra>` }; };
     key("name", [["--c-policy", "solid", symbol, format(close.at(-1), 2)], ["--c-hold", "area", "bought", `${drawnFills.filter(({ side }) => side === "buy").length}×`], ["--c-anchor", "area", "sold", `${drawnFills.filter(({ side }) => side === "sell").length}×`]]);
@@ -213,7 +214,7 @@ const isRows = (value) => Array.isArray(value) && value.length > 0 && value.ever
 const isFacts = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
 function text(value) {
   if (value === null || value === undefined) return "–";
-  if (typeof value === "number") return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(6)));
+  if (typeof value === "number") return Number.isInteger(value) ? String(value) : value.toLocaleString("en-US", { maximumFractionDigits: Math.abs(value) < 1000 ? 6 : 2 });
   if (Array.isArray(value)) return value.map(text).join(", ");
   return isFacts(value) ? Object.entries(value).map(([name, part]) => `${name} ${text(part)}`).join(", ") : String(value);
 }
@@ -238,9 +239,12 @@ function describe(name, value) {
 async function showNumbers() {
   const root = $("#numbers"), { of } = root.dataset;
   try {
-    const value = await read(of), next = isFacts(value) && "rows" in value && value.next;
-    root.replaceChildren(...describe("rows", next === undefined ? value : value.rows ?? value));
-    if (next) root.append(element("a", { className: "small", textContent: "The next rows", href: `/numbers?of=${encodeURIComponent(`${of.replace(/[?&]after=\d+/, "")}${of.includes("?") ? "&" : "?"}after=${next}`)}` }));
+    const value = await read(of), isPage = isFacts(value) && "rows" in value && "next" in value, more = new URL(of, location);
+    root.replaceChildren(...(value === null ? [element("p", { textContent: "There are none." })] : describe("rows", isPage ? value.rows : value)));
+    if (isPage && value.next) {
+      more.searchParams.set("after", value.next);
+      root.append(element("a", { className: "small", textContent: "The next rows", href: `/numbers?of=${encodeURIComponent(more.pathname + more.search)}` }));
+    }
   } catch (error) { root.replaceChildren(); fail(root.parentElement, error.message); }
 }
 
