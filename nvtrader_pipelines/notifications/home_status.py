@@ -21,11 +21,10 @@ from nvtrader_pipelines.storage.ledger.run_rows import death_reason
 from nvtrader_pipelines.storage.notification_record import NotificationRecordFile
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import QUARANTINE
 from nvtrader_pipelines.storage.training_curve_file import CurvePoint, read_points
-from nvtrader_pipelines.storage.views.queries import query_views
 
 KINDS: tuple[Kind, ...] = ("waiting_plan", "unreachable_ui")  # stale data take a second to read
-REFUSED = "SELECT file, first(reason) FROM silver.quarantine WHERE line = 0 GROUP BY file ORDER BY file"
 FAILED = ("failed", "interrupted")
 
 
@@ -212,6 +211,7 @@ def latest_curve(points: Sequence[CurvePoint]) -> list[CurvePoint]:
 def _read_refused_files(store: Store) -> dict[str, str]:
     """Reasons of experiments that are not valid, and of deliveries refused as a whole."""
     refused = {path.name: problem for path, problem in read_experiments(store.home).problems.items()}
-    if store.home.duckdb_file.exists():
-        refused |= dict(query_views(store, REFUSED).iter_rows())
-    return refused
+    if not store.home.catalog.exists():  # reading tables would create it
+        return refused
+    rows = store.tables.read(QUARANTINE, {"line": [0]}, ["file", "reason"])  # line 0: the whole file
+    return refused | dict(rows.unique("file", keep="first", maintain_order=True).sort("file").iter_rows())

@@ -7,6 +7,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock, write_atomically
 from nvtrader_pipelines.storage.home import Home, lock_path
+from nvtrader_pipelines.storage.read_sources import note_read
 
 
 class Failure(BaseModel):
@@ -42,6 +43,7 @@ class NotificationRecordFile:
         Raises:
             StorageError: if the file cannot be read as a record.
         """
+        note_read(self.path)
         try:
             return NotificationRecord.model_validate_json(self.path.read_bytes())
         except FileNotFoundError:
