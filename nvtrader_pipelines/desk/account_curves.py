@@ -50,7 +50,9 @@ def account_curves(store: Store, name: str) -> AccountCurves:
     missing, curve = backtest_problem(store, facts), facts.curve
     equity = {"account": curve["equity"]}
     try:
-        references = curve.select("session").join(run_references(store, facts), on="session", how="left")
+        references = curve.select("session").join(
+            run_references(store, facts), on="session", how="left", maintain_order="left"
+        )
         opening = pl.int_range(pl.len()) == 0  # all are 1 there
         references = references.with_columns(pl.when(opening).then(1.0).otherwise(pl.col(*REFERENCES)).name.keep())
         equity |= {REFERENCES[name]: references[name] for name in REFERENCES if not (missing and name == "equity")}
@@ -60,8 +62,8 @@ def account_curves(store: Store, name: str) -> AccountCurves:
     days = store.read_calendars().of(source).sessions(*(np.datetime64(facts.states[i].session) for i in (0, -1)))
     returns = read_spy_returns(store.tables, source, pl.Series("session", days, pl.Date))
     if returns is not None:
-        levels = np.cumprod([1.0, *1.0 + np.nan_to_num(returns[1:])])
-        equity[SPY] = pl.Series(levels[np.isin(days, curve["session"].to_numpy())])
+        levels = pl.DataFrame({"session": days, SPY: np.cumprod([1.0, *1.0 + np.nan_to_num(returns[1:])])})
+        equity[SPY] = curve.select("session").join(levels, on="session", how="left", maintain_order="left")[SPY]
     values = {key: tuple(series.to_list()) for key, series in equity.items()}
     return AccountCurves(
         sessions=tuple(curve["session"]),

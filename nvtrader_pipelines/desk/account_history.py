@@ -69,7 +69,7 @@ class AccountPlan(Document):
     n_findings: int
     decided_by: str | None
     reason: str
-    excess: float | None  # gain of the decision over its benchmark after five sessions; null if not known
+    excess: float | None  # return of the decision less that of the other choice in five sessions; null if not known
 
 
 class AccountHistory(Document):

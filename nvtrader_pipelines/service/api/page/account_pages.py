@@ -1,6 +1,6 @@
 """Page of an account: what it holds, how it got there, and what was traded."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import polars as pl
 from fastapi import Path
@@ -10,16 +10,8 @@ from nvtrader_pipelines.components.document import Document, schema_of
 from nvtrader_pipelines.desk.account_access import account_names, read_account
 from nvtrader_pipelines.desk.account_curves import AccountCurves, NameCurve, account_curves, name_curve
 from nvtrader_pipelines.desk.account_facts import AccountFacts
-from nvtrader_pipelines.desk.account_history import (
-    AccountDay,
-    AccountHistory,
-    AccountMonth,
-    AccountOrder,
-    AccountPlan,
-    account_history,
-)
+from nvtrader_pipelines.desk.account_history import AccountHistory, account_history
 from nvtrader_pipelines.desk.account_snapshot import AccountSnapshot, account_snapshot
-from nvtrader_pipelines.desk.positions import Position
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.service.api.context import Context, Shared, router
 from nvtrader_pipelines.service.api.page.lab_pages import show
@@ -29,14 +21,6 @@ from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 routes = router("page")
 AccountName = Annotated[str, Path(max_length=200)]
 MAX_ROWS = 200  # of a table
-PARTS = {  # rows that can be downloaded
-    "positions": Position,
-    "curves": AccountCurves,
-    "days": AccountDay,
-    "months": AccountMonth,
-    "orders": AccountOrder,
-    "plans": AccountPlan,
-}
 
 
 class AccountView(Document):
@@ -104,6 +88,7 @@ def download(
             rows = pl.DataFrame({"session": curves.sessions, **curves.equity, "drawdown": curves.drawdown})
         else:
             document = (account_snapshot if part == "positions" else account_history)(shared.store, account)
-            rows = pl.DataFrame([row.model_dump() for row in getattr(document, part)], schema=schema_of(PARTS[part]))
+            row_type, *_ = get_args(type(document).model_fields[part].annotation)
+            rows = pl.DataFrame([row.model_dump() for row in getattr(document, part)], schema=schema_of(row_type))
     headers = {"content-disposition": f'attachment; filename="{account}-{part}.csv"'}
     return Response(rows.write_csv(), media_type="text/csv", headers=headers)

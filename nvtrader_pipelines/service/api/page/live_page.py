@@ -19,9 +19,8 @@ from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, Series, render
 from nvtrader_pipelines.service.api.page.sections.deploy import read_deploy
-from nvtrader_pipelines.service.api.page.sections.desk import read_desk, read_switch
+from nvtrader_pipelines.service.api.page.sections.desk import read_desk, read_next_step, read_switch
 from nvtrader_pipelines.service.api.page.sections.feedback import read_feedback
-from nvtrader_pipelines.service.api.page.sections.next_step import read_next_step
 from nvtrader_pipelines.service.api.page.sections.review import read_review
 from nvtrader_pipelines.service.api.page.sections.schedule import read_schedule
 from nvtrader_pipelines.service.api.page.sections.search import read_search

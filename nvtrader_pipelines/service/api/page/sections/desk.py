@@ -1,7 +1,8 @@
-"""Accounts, the kill switch, and the plans that wait for a person."""
+"""Accounts, the kill switch, the plans that wait for a person, and what to do next."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -14,6 +15,7 @@ from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan import RebalancePlan, weight_cuts
 from nvtrader_pipelines.execution.plan_records import PlanRecord, is_first_plan
+from nvtrader_pipelines.notifications.home_status import read_home_status
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.promotion.recency import eligibility_message
 from nvtrader_pipelines.service.api.context import Context
@@ -57,6 +59,11 @@ def read_switch(shared: Context) -> Content:
     switch = shared.store.switch
     values = {"halt": switch.read(), "halted": switch.halt_reason()}
     return Content({name: render(name, **values) for name in ("switch", "band")})
+
+
+def read_next_step(shared: Context) -> Content:
+    """Read what helps most now."""
+    return Content({"next": render("next", step=read_home_status(shared.store, datetime.now(UTC)).next_step)})
 
 
 def read_desk(shared: Context) -> Content:
