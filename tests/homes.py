@@ -212,7 +212,7 @@ def run_job(
 
 
 def run_market(home: Home, instance: dg.DagsterInstance, **options: Any) -> dg.ExecuteInProcessResult:
-    """Run the market job over the years of the small home at once; every other year costs a hundred events."""
+    """Run the market job over the years of the small home at once; each year costs events of every asset."""
     return run_job(home, "market", instance, tags={RANGE_START: "2015", RANGE_END: "2018"}, **options)
 
 
