@@ -1,4 +1,4 @@
-.PHONY: bench dev docs install readme-results run test test-nightly ui
+.PHONY: bench dev docs install readme-results reference run test test-nightly ui
 CANDIDATES := python3.11 python3.12 python3.13 python3 python
 IS_SUPPORTED := import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))
 PYTHON ?= $(shell for each in $(CANDIDATES); do if $$each -c '$(IS_SUPPORTED)' 2>/dev/null; then echo $$each; break; fi; done)
@@ -54,6 +54,9 @@ test-nightly: .venv/.dev
 
 docs: .venv/.docs
 	.venv/bin/python scripts/build_docs.py
+
+reference: .venv/.dev
+	.venv/bin/python -m scripts.reference
 
 readme-results: .venv/.run
 	.venv/bin/python -m scripts.readme_results .

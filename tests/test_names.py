@@ -21,7 +21,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
 from nvtrader_pipelines.storage.tables import TABLES
 from nvtrader_pipelines.storage.tables.research import SPANS
-from scripts.build_docs import routes
+from scripts.reference import routes
 from tests.test_site import DOCS, PAGES, ROOT, command_names
 
 ABSENT = {"not built yet", "left out on purpose"}

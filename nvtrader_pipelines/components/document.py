@@ -5,7 +5,17 @@ from datetime import date, datetime
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, create_model, model_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    SerializerFunctionWrapHandler,
+    create_model,
+    model_serializer,
+)
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 if TYPE_CHECKING:  # the documents of the kill switch have no rows
     import polars as pl
@@ -23,6 +33,20 @@ class Document(BaseModel):
     def of(cls, facts: object, **others: Any) -> Self:
         """Make a document of other fields, and of an object's attributes for the fields that are not among them."""
         return cls(**{name: getattr(facts, name) for name in cls.model_fields if name not in others}, **others)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """Return the JSON Schema with field comments as descriptions, where fields have none."""
+        # private there: a public name would change the code that every run reaches
+        from nvtrader_pipelines.components.component import _comments
+
+        schema_of_document = handler(schema)
+        properties = handler.resolve_ref_schema(schema_of_document).get("properties", {})
+        for parent in cls.__mro__:
+            if issubclass(parent, Document) and parent is not Document:
+                for name, comment in _comments(parent).items():
+                    properties.get(name, {}).setdefault("description", comment)
+        return schema_of_document
 
 
 class PartialDocument(Document):

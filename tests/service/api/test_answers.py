@@ -13,7 +13,7 @@ from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.live_page import SECTIONS
 from nvtrader_pipelines.storage.read_sources import _stamps, note_read, recording
 from nvtrader_pipelines.storage.store import Store
-from scripts.build_docs import OPERATIONS
+from scripts.reference import OPERATIONS
 from tests.homes import copy_home
 from tests.research.sessions import JournalBuilder, a_session, write_session
 

@@ -27,7 +27,7 @@ from nvtrader_pipelines.service.open_home import OpenHome
 from nvtrader_pipelines.service.operations.operation import Family, operation, operations_of
 from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.store import Store
-from scripts.build_docs import OPERATIONS, use_cases
+from scripts.reference import OPERATIONS, use_cases
 from tests.homes import copy_home
 from tests.service.api.conftest import AUTHORIZED, TOKEN, client_of
 from tests.service.cli.test_help import COMMANDS
