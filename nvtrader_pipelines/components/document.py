@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import date, datetime
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -44,7 +44,7 @@ class Document(BaseModel):
         properties = handler.resolve_ref_schema(schema_of_document).get("properties", {})
         for parent in cls.__mro__:
             if issubclass(parent, Document) and parent is not Document:
-                for name, comment in _comments(parent).items():
+                for name, comment in _comments(cast("Any", parent)).items():
                     properties.get(name, {}).setdefault("description", comment)
         return schema_of_document
 

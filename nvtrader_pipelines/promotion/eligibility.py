@@ -12,7 +12,8 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.archive import read_card
 from nvtrader_pipelines.policies.learned import require_same_market
 from nvtrader_pipelines.portfolio.cash import CASH
-from nvtrader_pipelines.storage.compliance_files import SECTORS, read_compliance, read_limits, require_not_looser
+from nvtrader_pipelines.runs.market_summary import missing_sectors
+from nvtrader_pipelines.storage.compliance_files import read_limits, require_not_looser
 from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import DPO_CHECKS, RUNS
@@ -69,12 +70,8 @@ def tuning_message(store: Store, run: SealedRun) -> str | None:
 
 def coverage_warnings(store: Store, symbols: Sequence[str]) -> list[str]:
     """Say which of a policy's symbols have no sector, and which accounts hold others; with the cure."""
-    sectors, warnings = read_compliance(store.home).sectors, list[str]()
-    if without := [symbol for symbol in symbols if symbol not in sectors]:
-        warnings.append(
-            f"{name_symbols(without)}: no sector is known, so every plan with such a name waits for a person; add a "
-            f"row per symbol to data/compliance/{SECTORS}"
-        )
+    sentence = missing_sectors(store.home, symbols)
+    warnings = [sentence] if sentence else []
     states = {account: state for account, book in store.books().items() if (state := book.last())}
     for account, state in states.items():
         weights = zip(state.symbols, state.weights, strict=True)

@@ -1,6 +1,6 @@
 """Summary of the ingested market: counts of rows, reasons of refusals, coverage, warnings."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,12 @@ from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.basis_changes import basis_changes
 from nvtrader_pipelines.market.calendar import STOCKS, Calendars
 from nvtrader_pipelines.market.cleaning import CORRECTED, MAX_MOVE
+from nvtrader_pipelines.market.features import LOOK_BACK
 from nvtrader_pipelines.market.rules import SESSION_NOT_ENDED, parse_symbol
 from nvtrader_pipelines.market.sources.file_names import SYMBOL
 from nvtrader_pipelines.runs.ingestion import FILE_KEY
+from nvtrader_pipelines.storage.compliance_files import SECTORS, read_compliance
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.landing_zone import landed_files
 from nvtrader_pipelines.storage.panels import panel_problem, read_calendars
@@ -40,7 +43,7 @@ class MarketSummary:
     reasons: pl.DataFrame  # rule, n_rows, reason, file, line and value of the first; the most frequent first
     first_year: int | None  # of the coverage
     warnings: tuple[str, ...]
-    notes: tuple[str, ...]  # on guessed symbols and columns that are not read
+    notes: tuple[str, ...]  # guessed symbols, columns that are not read, usable sessions, missing sectors
 
 
 def summarize_market(store: Store) -> MarketSummary:
@@ -70,7 +73,7 @@ def summarize_market(store: Store) -> MarketSummary:
             *_symbol_warnings(symbols, rows),
             *_split_warnings(on_one_basis, calendars),
         ),
-        notes=tuple(_notes(files)),
+        notes=(*_notes(files), *_panel_notes(store)),
     )
 
 
@@ -191,6 +194,36 @@ def _notes(files: pl.DataFrame) -> Iterator[str]:
         shown = ", ".join(column or "(unnamed)" for column in columns)
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         yield f"columns that are not read: {shown} (in {names[0]}{more})"
+
+
+def missing_sectors(home: Home, symbols: Sequence[str]) -> str | None:
+    """Say which symbols have no sector, with the line that adds one; None if all have.
+
+    Raises:
+        StorageError: if the file of the sectors is not valid.
+    """
+    sectors = read_compliance(home).sectors
+    without = [symbol for symbol in symbols if symbol not in sectors]
+    if not without:
+        return None
+    return (
+        f"{name_symbols(without)}: no sector is known, so every plan with such a name waits for a person; add a row "
+        f"for each: echo '{without[0]},SECTOR' >> data/compliance/{SECTORS}"
+    )
+
+
+def _panel_notes(store: Store) -> Iterator[str]:
+    """Sentence per panel on its usable sessions, and one on symbols without a sector."""
+    columns = ("source", "symbols", "first_session", "last_session", "n_sessions")
+    panels = store.tables.read(MARKET_PANEL, columns=columns).sort("source")
+    for source, _, first, last, n_sessions in panels.rows():
+        yield (
+            f"{source}: the first usable session is {first}, since the {LOOK_BACK} sessions before it feed the "
+            f"features; {n_sessions:,} to {last} train and test, and `nvtrader experiments new NAME --source {source}` "
+            "fits an experiment to them"
+        )
+    if sentence := missing_sectors(store.home, sorted({name for names in panels["symbols"] for name in names})):
+        yield sentence
 
 
 def _unread_warnings(store: Store) -> Iterator[str]:

@@ -13,8 +13,9 @@ from nvtrader_pipelines.service.documents.market_facts import market_document
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.panels import read_calendars
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, QUARANTINE
+from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, MARKET_PANEL, QUARANTINE
 from tests.markets import INGESTED_AT, csv_file, synthetic_bars
+from tests.runs.small_runs import market_home
 
 FIRST_BAD = 17  # rows of BBB, a row in 20 and one more
 
@@ -207,6 +208,19 @@ def test_session_that_has_not_ended_is_no_warning(home, store):
     assert summary.reasons["rule"].to_list() == ["session_not_ended"]
     assert [warning.split()[0] for warning in summary.warnings] == ["landing"]  # one bar a symbol makes no panel
     assert summarize_landed(store).reasons.is_empty()
+
+
+@pytest.mark.slow
+def test_usable_sessions_and_missing_sectors_of_a_panel_are_notes(tmp_path):
+    store = market_home(tmp_path / "home")
+    (store.home.compliance).mkdir(parents=True, exist_ok=True)
+    (store.home.compliance / "sectors.csv").write_text("symbol,sector\nBBB,Energy\n")
+    (row,) = store.tables.read(MARKET_PANEL, columns=["first_session", "n_sessions", "symbols"]).rows(named=True)
+    usable, sectors = summarize_market(store).notes[-2:]
+    assert str(row["first_session"]) in usable
+    assert f" {row['n_sessions']:,} to " in usable
+    assert "echo 'AAA,SECTOR' >> data/compliance/sectors.csv" in sectors
+    assert "BBB" not in sectors
 
 
 def test_summary_of_an_empty_home_has_no_rows(store):

@@ -58,7 +58,7 @@ class MarketDocument(Document):
     reasons: tuple[RefusalReason, ...]  # most frequent first
     first_year: int | None  # of the coverage
     warnings: tuple[str, ...]
-    notes: tuple[str, ...]  # on guessed symbols and columns that are not read
+    notes: tuple[str, ...]  # guessed symbols, columns that are not read, usable sessions, missing sectors
     experiments: tuple[str, ...]  # warnings on experiments
     has_new_bars: bool  # whether anything was ingested just now
 
