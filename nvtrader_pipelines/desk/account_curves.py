@@ -93,7 +93,7 @@ def name_curve(store: Store, name: str, symbol: str) -> NameCurve:
         sessions=tuple(bars["session"]),
         close=tuple(bars["adj_close"]),
         weight=tuple(weights.get(session, {}).get(symbol) for session in bars["session"]),
-        fills=tuple(fill for fill in facts.fills if fill.symbol == symbol),
+        fills=tuple(facts.fills_by_name.get(symbol, ())),
     )
 
 

@@ -40,13 +40,21 @@ class AccountFacts:
         """
         book = store.book(name)
         events = store.audit.events(name)
-        Journal(store.audit, name).require_book_covers_audit(book.index())
+        Journal(store.audit, name, events).require_book_covers_audit(book.index())
         return cls(name, book.states(), events, plan_records(events), store.switch.halt_reason())
 
     @cached_property
     def fills(self) -> Sequence[Fill]:
         """Fills, oldest first."""
         return [Fill.model_validate(event.detail["fill"]) for event in self.events if event.kind == "filled"]
+
+    @cached_property
+    def fills_by_name(self) -> Mapping[str, Sequence[Fill]]:
+        """Fills of each name, oldest first."""
+        fills: dict[str, list[Fill]] = {}
+        for fill in self.fills:
+            fills.setdefault(fill.symbol, []).append(fill)
+        return fills
 
     @property
     def halted_sessions(self) -> list[date]:

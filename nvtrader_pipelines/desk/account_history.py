@@ -10,11 +10,9 @@ from nvtrader_pipelines.components.document import Document, frame_of
 from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.desk.account_activity import AccountActivity, activity
 from nvtrader_pipelines.desk.account_facts import AccountFacts
-from nvtrader_pipelines.desk.portfolio_rows import order_rows
-from nvtrader_pipelines.execution.orders import Fill
+from nvtrader_pipelines.desk.portfolio_rows import OrderHistory, order_histories
 from nvtrader_pipelines.execution.plan_records import PlanRecord, PlanStatus
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.table import Row
 from nvtrader_pipelines.storage.tables import OUTCOMES
 
 
@@ -119,27 +117,27 @@ def _months(days: Sequence[AccountDay]) -> tuple[AccountMonth, ...]:
 
 
 def _orders(facts: AccountFacts, *, is_live: bool) -> tuple[AccountOrder, ...]:
-    fills: dict[str, list[Fill]] = {}
-    for fill in facts.fills:
-        fills.setdefault(fill.order_id, []).append(fill)
-    rows = [
-        _order(row, fills.get(row["order_id"], []), is_live=is_live) for row in order_rows(facts.events, facts.records)
-    ]
+    rows = [_order(history, is_live=is_live) for history in order_histories(facts.events, facts.records)]
     return tuple(sorted(rows, key=lambda row: row.session, reverse=True))
 
 
-def _order(row: Row, fills: Sequence[Fill], *, is_live: bool) -> AccountOrder:
-    quantity = sum(fill.quantity for fill in fills)
+def _order(history: OrderHistory, *, is_live: bool) -> AccountOrder:
+    order, fills, quantity = history.order, history.fills, history.filled
     price = sum(fill.quantity * fill.price for fill in fills) / quantity if quantity else None
-    against = 1.0 if row["side"] == "buy" else -1.0
-    slippage = None if price is None or is_live else round(against * (price / row["quote"] - 1.0), 12) + 0.0
-    names = ("symbol", "side", "quantity", "status", "filled_quantity", "plan_id", "reason")
+    against = 1.0 if order.side == "buy" else -1.0
+    slippage = None if price is None or is_live else round(against * (price / order.quote - 1.0), 12) + 0.0
     return AccountOrder(
-        **{name: row[name] for name in names},
-        session=fills[0].session if fills else row["session"],
+        session=fills[0].session if fills else order.session,
+        symbol=order.symbol,
+        side=order.side,
+        quantity=order.quantity,
+        status=history.status,
+        filled_quantity=quantity,
         price=price,
         fees=sum(fill.cost for fill in fills),
         slippage=slippage,
+        plan_id=order.plan_id,
+        reason=history.reason,
     )
 
 

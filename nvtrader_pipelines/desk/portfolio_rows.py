@@ -1,8 +1,8 @@
 """Rows of the `portfolio` tables, from audit events and account states."""
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -69,17 +69,27 @@ class OrderHistory:
     order: Order
     broker_order_id: str | None = None
     status: str = "placed"
-    filled: float = 0.0  # shares
+    fills: list[Fill] = field(default_factory=list)
     reason: str = ""
     placed_at: datetime | None = None
 
+    @property
+    def filled(self) -> float:
+        """Filled shares."""
+        return sum((fill.quantity for fill in self.fills), 0.0)
 
-def order_rows(events: Iterable[AuditEvent], records: Records) -> list[Row]:
-    """Rows of orders that were placed, or cancelled before."""
+
+def order_histories(events: Iterable[AuditEvent], records: Records) -> Collection[OrderHistory]:
+    """Orders that were placed, or cancelled before, oldest first."""
     histories: dict[str, OrderHistory] = {}
     for event in events:
         if event.order_id is not None and event.plan_id in records:
             _apply_event(histories, event.order_id, event)
+    return histories.values()
+
+
+def order_rows(events: Iterable[AuditEvent], records: Records) -> list[Row]:
+    """Rows of orders that were placed, or cancelled before."""
     plan_columns = {plan_id: _plan_columns(record.plan) for plan_id, record in records.items()}
     return [
         _account_columns(history.order.account, history.order.session)
@@ -92,7 +102,7 @@ def order_rows(events: Iterable[AuditEvent], records: Records) -> list[Row]:
             "reason": history.reason,
             "placed_at": _utc(history.placed_at),
         }
-        for history in histories.values()
+        for history in order_histories(events, records)
     ]
 
 
@@ -106,7 +116,7 @@ def _apply_event(histories: dict[str, OrderHistory], order_id: str, event: Audit
         history.placed_at, history.broker_order_id = event.at, event.detail.get("broker_order_id")
     elif event.kind == "filled":
         fill = Fill.model_validate(event.detail["fill"])
-        history.filled += fill.quantity
+        history.fills.append(fill)
         history.status = "filled" if fill.complete else "partial"
     elif event.kind == "cancelled":
         history.status, history.reason = "cancelled", event.reason

@@ -53,7 +53,7 @@ def _fills_since(facts: AccountFacts, name: str, begin: int) -> Sequence[Fill]:
     if name in before.shares:
         return []
     decided = {plan_id: record.plan.session for plan_id, record in facts.records.items()}
-    of_name = [fill for fill in facts.fills if fill.symbol == name]
+    of_name = facts.fills_by_name.get(name, ())
     return [fill for fill in of_name if decided[plan_id_of(fill.order_id)] >= before.session]
 
 

@@ -27,7 +27,8 @@ class Proposal:
 class Journal:
     """Events of one account since its last reset; only this process appends to them while it holds the account."""
 
-    def __init__(self, log: AuditLog, account: str) -> None:
+    def __init__(self, log: AuditLog, account: str, events: Sequence[AuditEvent] | None = None) -> None:
+        """Index the events of an account, which are read unless they are given."""
         self._log = log
         self._ids: set[str] = set()
         self._events_by_plan: dict[str, list[AuditEvent]] = {}
@@ -36,7 +37,7 @@ class Journal:
         self._accepted: set[date] = set()
         self._reset: str | None = None  # id of the account's last reset
         self.account = account
-        self._index(log.events(account))
+        self._index(log.events(account) if events is None else events)
 
     @property
     def is_new_after_reset(self) -> bool:

@@ -94,15 +94,17 @@ def _after(record: PlanRecord, event: AuditEvent) -> PlanRecord:
 
 def _after_order(record: PlanRecord, event: AuditEvent) -> PlanRecord:
     placed, settled, filled, order = record.placed, record.settled, record.filled, frozenset({event.order_id or ""})
+    status, reason = record.status, record.reason
     if event.kind == "placed":
         placed = placed | order
     if event.kind == "filled":
         filled = filled | order
     if event.kind == "cancelled" or (event.kind == "filled" and event.detail["fill"]["complete"]):
         settled = settled | order
-    record = replace(record, placed=placed, settled=settled, filled=filled)
-    if not placed:
-        return record
-    if not placed <= settled:
-        return replace(record, status="placed")
-    return replace(record, status="filled") if filled else replace(record, status="cancelled", reason=event.reason)
+    if placed and not placed <= settled:
+        status = "placed"
+    elif placed and filled:
+        status = "filled"
+    elif placed:
+        status, reason = "cancelled", event.reason
+    return replace(record, placed=placed, settled=settled, filled=filled, status=status, reason=reason)

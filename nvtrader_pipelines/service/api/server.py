@@ -1,7 +1,10 @@
 """Web server of the service, which ends at once when it is asked to."""
 
+import gc
 from asyncio import TimerHandle, Transport
 from collections.abc import Callable
+from importlib import import_module
+from threading import Thread
 from types import FrameType
 
 import uvicorn
@@ -12,6 +15,8 @@ from nvtrader_pipelines.service.api.app import create_app
 from nvtrader_pipelines.storage.store import Store
 
 HEADER_SECONDS = 10.0  # for all headers of a request
+OBJECTS_BETWEEN_COLLECTIONS = 50_000  # of the garbage collector; by default it takes as long as reading an account does
+SLOW_IMPORTS = ("scipy.stats", "statsmodels.stats.sandwich_covariance")  # of intervals; the first request would wait
 
 
 class PromptRequests(HttpToolsProtocol):
@@ -73,6 +78,8 @@ def serve(store: Store, access: Access, by: str, on_start: Callable[[], None]) -
         OSError: if the port is taken.
     """
     app = create_app(store, access, by)
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
+    Thread(target=lambda: [*map(import_module, SLOW_IMPORTS)], daemon=True).start()
     config = uvicorn.Config(
         Guard(app, access),
         access.host,
