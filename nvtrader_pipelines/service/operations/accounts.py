@@ -128,6 +128,8 @@ class Accounts(Family):
         from nvtrader_pipelines.desk.account_facts import require_history
         from nvtrader_pipelines.desk.desk import Desk
         from nvtrader_pipelines.execution.errors import TradingStopped
+        from nvtrader_pipelines.feedback.outcomes import write_practice
+        from nvtrader_pipelines.runs.lifecycle import now
 
         days, stopped = (first, last), {}
         require_history(self.store, account, days)
@@ -139,4 +141,5 @@ class Accounts(Family):
             except TradingStopped as error:
                 stopped = {"stopped": str(error)}
         desk.mirror()
+        write_practice(self.store, account, now())
         return trade_document(self.store, account, days).model_copy(update=stopped)
