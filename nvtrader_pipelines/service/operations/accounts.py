@@ -114,7 +114,8 @@ class Accounts(Family):
         recorded; with earlier sessions to trade, the command stops at once and exits with 1.
 
         Orders pass compliance and are placed on the account. `nvtrader runs forward` places none: it walks any run's
-        policies over the sessions since their tests, as a new run to compare.
+        policies over the sessions since their tests, as a new run to compare. Decisions on a replay are practice:
+        their outcomes are written at once, and count nowhere.
 
         Returns:
             The activity of the account; `stopped` says why it ended early.
