@@ -68,6 +68,7 @@ class AccountPlan(Document):
     decided_by: str | None
     reason: str
     excess: float | None  # return of the decision less that of the other choice in five sessions; null if not known
+    practice: bool  # whether it decided on a replay, whose outcome was known: the excess counts nowhere
 
 
 class AccountHistory(Document):
@@ -142,13 +143,16 @@ def _order(history: OrderHistory, *, is_live: bool) -> AccountOrder:
 
 
 def _plans(store: Store, facts: AccountFacts) -> tuple[AccountPlan, ...]:
-    rows = store.tables.read(OUTCOMES, {"account": [facts.name]}, ["plan_id", "excess_pct"])
-    excess = {plan: pct / 100.0 for plan, pct in rows.iter_rows() if pct is not None}
-    return tuple(_plan(record, excess.get(record.plan.plan_id)) for record in list(facts.records.values())[::-1])
+    rows = store.tables.read(OUTCOMES, {"account": [facts.name]}, ["plan_id", "excess_pct", "practice"])
+    excess = {plan: pct / 100.0 for plan, pct, _ in rows.iter_rows() if pct is not None}
+    practice = set(rows.filter("practice")["plan_id"])
+    return tuple(
+        _plan(record, excess.get(plan), practice=plan in practice) for plan, record in list(facts.records.items())[::-1]
+    )
 
 
-def _plan(record: PlanRecord, excess: float | None) -> AccountPlan:
+def _plan(record: PlanRecord, excess: float | None, *, practice: bool) -> AccountPlan:
     plan = record.plan
     names = ("status", "decided_by", "reason")
     decision = {name: getattr(record, name) for name in names}
-    return AccountPlan.of(plan, **decision, n_findings=len(record.findings), excess=excess)
+    return AccountPlan.of(plan, **decision, n_findings=len(record.findings), excess=excess, practice=practice)

@@ -7,6 +7,7 @@ import polars as pl
 
 from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.execution.brokers.simulated_market import SimulatedMarket
+from nvtrader_pipelines.feedback.decisions import audited_decisions
 from nvtrader_pipelines.preferences.decisions import DecisionRow
 from nvtrader_pipelines.preferences.outcomes import OutcomeMarket, Outcomes, decision_outcomes
 from nvtrader_pipelines.storage.errors import StorageError
@@ -39,6 +40,13 @@ def write_outcomes(store: Store, rows: Sequence[DecisionRow], now: datetime) -> 
     return Outcomes(table, n_pending, problems)
 
 
+def write_practice(store: Store, account: str, now: datetime) -> None:
+    """Write the outcomes if the account has decisions on a replay, whose market knows what followed."""
+    rows = audited_decisions(store)
+    if any(row.account == account and row.outcome_known for row in rows):
+        write_outcomes(store, rows, now)
+
+
 def open_market(store: Store, partition_key: str, account: str) -> OutcomeMarket:
     """Open the current market of an experiment with the costs of an account; a removed account has no slippage."""
     spec = store.ledger.read(partition_key)
@@ -55,5 +63,5 @@ def open_market(store: Store, partition_key: str, account: str) -> OutcomeMarket
 
 def read_outcomes(store: Store) -> pl.DataFrame:
     """Read the outcomes of decisions, as they were computed last, with the columns that `agreement` needs."""
-    names = ("session", "session_number", "decision", "reason", "excess_pct", "weight")
+    names = ("session", "session_number", "decision", "reason", "excess_pct", "weight", "practice")
     return store.tables.read(OUTCOMES, columns=names)

@@ -23,18 +23,19 @@ AGREEMENT = TableSchema(
 )
 
 
-def agreement(outcomes: pl.DataFrame) -> pl.DataFrame:
+def agreement(outcomes: pl.DataFrame, *, practice: bool = False) -> pl.DataFrame:
     """Summarize outcomes: all overrides, kinds of decision, the most frequent reasons, and the last months.
 
     An approval is compared with keeping the holdings, every other decision with the proposal.
 
     Args:
-        outcomes: session, session_number, decision, reason, excess_pct and weight.
+        outcomes: session, session_number, decision, reason, excess_pct, weight and, for practice, practice.
+        practice: whether to summarize practice instead of the outcomes that count.
 
     Returns:
         Columns of `AGREEMENT`.
     """
-    counted = counted_outcomes(outcomes).with_columns(month=pl.col("session").dt.strftime("%Y-%m"))
+    counted = counted_outcomes(outcomes, practice=practice).with_columns(month=pl.col("session").dt.strftime("%Y-%m"))
     reasons = counted.filter(pl.col("reason") != "")["reason"].value_counts().sort(-pl.col("count").cast(int), "reason")
     groups = [
         ("overrides", "edited or overridden", pl.col("decision").is_in(OVERRIDES)),
@@ -46,13 +47,13 @@ def agreement(outcomes: pl.DataFrame) -> pl.DataFrame:
     return pl.DataFrame(rows, schema=AGREEMENT, orient="row")
 
 
-def counted_outcomes(outcomes: pl.DataFrame) -> pl.DataFrame:
-    """Select outcomes with weight, their reasons in lower case.
+def counted_outcomes(outcomes: pl.DataFrame, *, practice: bool = False) -> pl.DataFrame:
+    """Select outcomes with weight, or those of practice instead, their reasons in lower case.
 
-    Skipped and equal answers have none, nor has an answer to a replay whose outcome was known.
+    Skipped and equal answers have no weight, nor has practice: an answer to a replay, whose outcome was known.
     """
     has_result = pl.all_horizontal(pl.col("excess_pct", "session_number").is_not_null())
-    counted = outcomes.filter(pl.col("weight") > 0.0, has_result)
+    counted = outcomes.filter(pl.col("practice") if practice else pl.col("weight") > 0.0, has_result)
     return counted.with_columns(
         reason=pl.col("reason").str.replace_all(r"\s+", " ").str.strip_chars().str.to_lowercase()
     )

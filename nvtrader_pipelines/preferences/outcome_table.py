@@ -37,4 +37,5 @@ OUTCOME = TableSchema(
     Column("market_side", pl.String, "the side with the larger net return: proposed, kept, edited or tie"),
     Column("reason", pl.String, "the person's reason"),
     Column("weight", pl.Float64, "1; 0 for no judgement, a known outcome, an answer to a person's own plan, and a tie"),
+    Column("practice", pl.Boolean, "whether its weight is 0 only because the outcome was known, as in a replay"),
 )

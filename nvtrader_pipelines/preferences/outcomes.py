@@ -88,6 +88,7 @@ def _frame(market: OutcomeMarket, known: Sequence[tuple[DecisionRow, int]], own_
         values[~is_judged] = np.nan
     is_approved = np.array([row.decision == "approved" for row in rows])
     excess = returns["chosen"] - np.where(is_approved, returns["kept"], returns["proposed"])
+    judges = [_judges_proposal(row, gain, own_plans) for row, gain in zip(rows, excess.tolist(), strict=True)]
     shown = {**baskets, **returns}
     sessions = market.panel.sessions
     ids = ("decision_id", "plan_id", "account", "session", "by", "decision", "reason")
@@ -102,7 +103,8 @@ def _frame(market: OutcomeMarket, known: Sequence[tuple[DecisionRow, int]], own_
         "excess_pct": 100.0 * excess,
         "label": [SIDES.get(row.decision, row.decision) for row in rows],
         "market_side": [_market_side(row, returns, i) for i, row in enumerate(rows)],
-        "weight": [_weight(row, gain, own_plans) for row, gain in zip(rows, excess.tolist(), strict=True)],
+        "weight": [float(judge and not row.outcome_known) for judge, row in zip(judges, rows, strict=True)],
+        "practice": [judge and row.outcome_known for judge, row in zip(judges, rows, strict=True)],
     }
     frame = pl.DataFrame({name: columns[name] for name in OUTCOME}, schema=OUTCOME)
     return frame.with_columns(pl.selectors.float().fill_nan(None))
@@ -162,8 +164,7 @@ def _market_side(row: DecisionRow, returns: dict[str, FloatArray], i: int) -> st
     return "proposed" if difference > 0.0 else other
 
 
-def _weight(row: DecisionRow, excess: float, own_plans: Set[str]) -> float:
-    """Weight of a decision as a label of a person's foresight on the policy's proposal, not on a plan of their own."""
+def _judges_proposal(row: DecisionRow, excess: float, own_plans: Set[str]) -> bool:
+    """Whether a decision judges the policy's proposal, not a plan of the person's own, and is no tie."""
     is_answer_to_own = row.parent_id in own_plans if row.decision == "edited" else row.parent_id is not None
-    is_label = row.decision in SIDES and not row.outcome_known and not is_answer_to_own
-    return float(is_label and abs(excess) > TIE)
+    return row.decision in SIDES and not is_answer_to_own and abs(excess) > TIE

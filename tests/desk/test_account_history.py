@@ -114,11 +114,13 @@ def test_opened_account_without_a_session_has_positions_and_curves_of_one_close(
 def test_plans_have_decisions_and_what_they_brought(traded):
     plan = traded.tables.read(REBALANCE_PLAN).sort("session").row(-1, named=True)
     row = dict.fromkeys(OUTCOMES.schema.names()) | {"plan_id": plan["plan_id"], "account": "paper", "excess_pct": 1.5}
+    row |= {"practice": True}
     traded.tables.replace(OUTCOMES, pl.DataFrame([row], schema=OUTCOMES.schema), {})
     newest, *older = account_history(traded, "paper").plans
     names = ("plan_id", "session", "status", "turnover", "decided_by", "reason")
     assert {name: getattr(newest, name) for name in names} == {name: plan[name] for name in names}
     assert (newest.excess, {record.excess for record in older}) == (0.015, {None})
+    assert (newest.practice, {record.practice for record in older}) == (True, {False})
 
 
 def test_curves_are_those_of_the_back_test_of_one_n_and_of_spy(traded):

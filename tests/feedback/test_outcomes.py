@@ -44,6 +44,8 @@ def test_month_of_answers_has_the_outcomes_that_the_account_had(trading_home):
     assert counts == {"edited": 3, "rejected": 3, "approved": 6}  # with the approvals of edited plans
     assert (refused, outcomes.problems, outcomes.n_pending) == ([], {}, 0)
     assert set(outcomes.rows["weight"]) == {0.0}  # a replay knows the outcomes
+    practice = outcomes.rows.filter("practice")["decision"].value_counts()
+    assert dict(practice.iter_rows()) == {"edited": 3, "rejected": 3, "approved": 3}  # none of a plan of one's own
     closes = {state.session: state for state in states(store)}
     compared = 0
     for row in outcomes.rows.iter_rows(named=True):

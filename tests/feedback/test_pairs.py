@@ -101,6 +101,11 @@ def test_decisions_of_people_are_pairs_once_their_outcome_counts(trading_home):
     assert write_preference_pairs(store, run).n_of_people == 1
     (pair,) = read_run(store, PREFERENCE_PAIRS, run, source=["person"]).iter_rows(named=True)
     assert (pair["decision_id"], pair["session"], pair["fold"]) == (rows[0].decision_id, day, None)
+    with_practice = read_run(store, PREFERENCE_PAIRS, run)
+    assert write_outcomes(store, rows, evening(store)).rows["practice"].to_list() == [False, True, False]
+    write_outcomes(store, [row for row in rows if not row.outcome_known], evening(store))
+    write_preference_pairs(store, run)
+    assert read_run(store, PREFERENCE_PAIRS, run).equals(with_practice)
 
 
 def test_pair_after_the_last_training_is_not_trained_on(trading_home):

@@ -79,6 +79,17 @@ def test_groups_are_overrides_decisions_reasons_and_months_of_outcomes_that_coun
     assert agreement(rows.filter(weight=0.0)).is_empty()
 
 
+def test_practice_is_summarized_alone_and_changes_no_count():
+    counted = outcomes().with_columns(practice=False)
+    practice = outcomes(excess=-EXCESS, decision="edited", weight=0.0).with_columns(practice=True)
+    unmarked = outcomes(weight=0.0).with_columns(practice=pl.lit(None, pl.Boolean))  # from before practice
+    rows = pl.concat([counted, practice, unmarked])
+    assert agreement(rows).equals(agreement(counted))
+    summary = agreement(rows, practice=True)
+    assert summary.equals(agreement(practice.with_columns(weight=1.0)))
+    assert summary.row(0, named=True)["n_better"] == int((EXCESS < 0.0).sum())
+
+
 def test_one_session_has_no_interval():
     summary = agreement(outcomes(DAYS[:1], EXCESS[:1]))
     assert summary["low_pct"].to_list() == summary["high_pct"].to_list() == [None] * 4

@@ -106,6 +106,11 @@ def test_outcome_is_the_sum_done_by_hand(kind, chosen, other, label, fill):
 def test_only_a_judgement_of_a_proposal_with_foresight_has_weight(fields, weight, label):
     row = outcome(decision(**fields))
     assert (row["weight"], row["label"]) == (weight, label)
+    replayed = outcome(decision(**{**fields, "outcome_known": True}))
+    is_practice = weight == 1.0 or fields.get("outcome_known", False)
+    assert (replayed["practice"], replayed["weight"], row["practice"]) == (is_practice, 0.0, "outcome_known" in fields)
+    columns = row.keys() - {"weight", "practice"}
+    assert {name: replayed[name] for name in columns} == {name: row[name] for name in columns}
     if label in {"skipped", "equal"}:
         assert row["chosen_return_pct"] is row["excess_pct"] is row["chosen_basket_vs_spy_pct"] is None
         assert row["market_side"] in {"proposed", "kept"}

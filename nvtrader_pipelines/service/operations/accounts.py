@@ -114,7 +114,8 @@ class Accounts(Family):
         recorded; with earlier sessions to trade, the command stops at once and exits with 1.
 
         Orders pass compliance and are placed on the account. `nvtrader runs forward` places none: it walks any run's
-        policies over the sessions since their tests, as a new run to compare.
+        policies over the sessions since their tests, as a new run to compare. Decisions on a replay are practice:
+        their outcomes are written at once, and count nowhere.
 
         Returns:
             The activity of the account; `stopped` says why it ended early.
@@ -128,6 +129,8 @@ class Accounts(Family):
         from nvtrader_pipelines.desk.account_facts import require_history
         from nvtrader_pipelines.desk.desk import Desk
         from nvtrader_pipelines.execution.errors import TradingStopped
+        from nvtrader_pipelines.feedback.outcomes import write_practice
+        from nvtrader_pipelines.runs.lifecycle import now
 
         days, stopped = (first, last), {}
         require_history(self.store, account, days)
@@ -139,4 +142,5 @@ class Accounts(Family):
             except TradingStopped as error:
                 stopped = {"stopped": str(error)}
         desk.mirror()
+        write_practice(self.store, account, now())
         return trade_document(self.store, account, days).model_copy(update=stopped)

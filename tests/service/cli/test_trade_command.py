@@ -21,7 +21,15 @@ from nvtrader_pipelines.service.cli.pages.account_pages import print_account
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import AUDIT, FILLS, ORDERS, PORTFOLIO_STATE, REBALANCE_PLAN, TARGET_WEIGHTS
+from nvtrader_pipelines.storage.tables import (
+    AUDIT,
+    FILLS,
+    ORDERS,
+    OUTCOMES,
+    PORTFOLIO_STATE,
+    REBALANCE_PLAN,
+    TARGET_WEIGHTS,
+)
 from nvtrader_pipelines.storage.views.publishing import publish
 from nvtrader_pipelines.storage.views.queries import query_views
 from tests.homes import copy_home
@@ -195,11 +203,13 @@ def test_waiting_check_reads_only_the_last_plan(invoke, account, days, monkeypat
     assert (shown["last_session"], shown["waiting"]) == (str(days[20]), [])
 
 
-def test_overridden_plan_places_no_order(invoke, account, days):
+def test_overridden_plan_places_no_order_and_has_its_outcome(store, invoke, account, days):
     (plan,) = trade(invoke, account, "--from", days[0], "--to", days[2], "--wait")["waiting"]
     answered = invoke("plans", "override", plan, "--reason", "not today", "--json")
     assert (json.loads(answered.stdout)["kind"], json.loads(answered.stdout)["reason"]) == ("overridden", "not today")
     document = trade(invoke, account, "--to", days[2], "--wait")
+    outcomes = store.tables.read(OUTCOMES, {"account": [account]}, ["plan_id", "practice", "weight"])
+    assert outcomes.rows() == [(plan, True, 0.0)]
     assert (document["n_orders"], document["equity"]) == (0, 1.0)
     assert document["backtest"]["largest_difference"] > 0.0
 

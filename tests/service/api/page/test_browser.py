@@ -88,19 +88,20 @@ def test_halt_and_resume_are_shown_at_once(look, changing):
     assert FileKillSwitch(home).halt_reason() is None
 
 
-def write_outcomes(home, excess, reason="too much"):
-    """Write the outcomes of edited plans, five sessions apart."""
+def write_outcomes(home, excess, reason="too much", *, practice=()):
+    """Write the outcomes of edited plans, five sessions apart, those of practice last."""
     days = NEW_YORK.sessions(date(2024, 1, 2), date(2024, 12, 31))[::5]
     rows = [
         {
             "session": day.item(),
-            "session_number": number,
+            "session_number": 5 * n,
             "decision": "edited",
             "reason": reason,
             "excess_pct": pct,
-            "weight": 1.0,
+            "weight": float(n < len(excess)),
+            "practice": n >= len(excess),
         }
-        for number, day, pct in zip(range(0, 5 * len(excess), 5), days[: len(excess)], excess, strict=True)
+        for n, (day, pct) in enumerate(zip(days, [*excess, *practice], strict=False))
     ]
     Store(home).tables.replace(OUTCOMES, pl.DataFrame(rows, schema=OUTCOMES.schema), {})
 
@@ -273,16 +274,22 @@ def test_plan_waits_while_marked_or_undone_until_it_is_overridden(serve, look, w
     assert decisions(home)["paper"] == ("overridden", "earnings tomorrow")
 
 
-def test_agreement_counts_outcomes_that_come_while_it_is_looked_at(look, changing):
+def test_agreement_shows_outcomes_that_come_and_practice_apart(look, changing):
     home, url = changing
     page = look(url)
     panel = page.locator("#agreement")
     expect(panel).to_contain_text("Nothing to compare yet")
-    write_outcomes(home, [0.9, -0.2, 0.6])
-    expect(panel.locator(".verdict")).to_contain_text("2 of 3 beat the proposal, +0.43 %")
+    write_outcomes(home, [], practice=[0.4, 0.2])
+    expect(panel.locator(".verdict").first).to_have_text("No decision that counts has an outcome yet.")
+    box = panel.locator(".box")
+    expect(box.get_by_role("heading")).to_contain_text("Practice: decisions on a replay")
+    expect(box.locator(".verdict")).to_contain_text("Your practice overrides: 2 of 2 beat the proposal, +0.30 %")
+    write_outcomes(home, [0.9, -0.2, 0.6], practice=[0.4, 0.2])
+    expect(panel.locator(".verdict").first).to_contain_text("Your overrides: 2 of 3 beat the proposal, +0.43 %")
+    expect(box.get_by_role("row", name="edited weights, against the proposal")).to_contain_text("2 of 2")
     row = panel.get_by_role("row", name="edited weights, against the proposal")
-    expect(row).to_contain_text("2 of 3")
-    assert panel.get_by_role("row", name="too much").count() == 1
+    expect(row.first).to_contain_text("2 of 3")
+    assert panel.get_by_role("row", name="too much").count() == 2
 
 
 @pytest.mark.parametrize("width", [pytest.param(1200, marks=pytest.mark.nightly), 390])

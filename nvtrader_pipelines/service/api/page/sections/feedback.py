@@ -1,8 +1,12 @@
 """Agreement of people and market, and what policies learned from preference pairs."""
 
+from typing import Any
+
+import polars as pl
+
 from nvtrader_pipelines.feedback.check import read_last_check
 from nvtrader_pipelines.feedback.outcomes import read_outcomes
-from nvtrader_pipelines.preferences.agreement import agreement, counted_outcomes
+from nvtrader_pipelines.preferences.agreement import agreement
 from nvtrader_pipelines.preferences.holdout_auc import readiness
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, render
@@ -19,18 +23,27 @@ AGAINST = {
 def read_feedback(shared: Context) -> Content:
     """Read the outcomes of decisions, as they were computed last."""
     outcomes = read_outcomes(shared.store)
-    rows = [{**row, "name": AGAINST.get(row["name"], row["name"])} for row in agreement(outcomes).to_dicts()]
-    bounds = [row[name] for row in rows for name in ("low_pct", "high_pct", "mean_pct") if row[name] is not None]
+    counted, practice = agreement(outcomes), agreement(outcomes, practice=True)
+    bounds = pl.concat([counted, practice]).select("low_pct", "high_pct", "mean_pct").unpivot()["value"].drop_nulls()
     part = render(
         "agreement",
-        overrides=next((row for row in rows if row["by"] == "overrides"), None),
-        groups={title: [row for row in rows if row["by"] == by] for by, title in GROUPS.items()},
+        counted=_groups(counted),
+        practice=_groups(practice),
         low=min([-0.1, *bounds]),
         high=max([0.1, *bounds]),
         n_outcomes=len(outcomes),
-        n_counted=len(counted_outcomes(outcomes)),
     )
     return Content({"agreement": part, "tuning": read_tuning_part(shared)})
+
+
+def _groups(summary: pl.DataFrame) -> dict[str, Any]:
+    """Rows of a summary by group, and the number of decisions in it."""
+    rows = [{**row, "name": AGAINST.get(row["name"], row["name"])} for row in summary.to_dicts()]
+    return {
+        "n": sum(row["n"] for row in rows if row["by"] == "decision"),
+        "overrides": next((row for row in rows if row["by"] == "overrides"), None),
+        "groups": {title: [row for row in rows if row["by"] == by] for by, title in GROUPS.items()},
+    }
 
 
 def read_tuning_part(shared: Context) -> str:
