@@ -1,10 +1,12 @@
 """NVTrader pipelines: market prices to reinforcement-learning portfolio policies that can be trusted."""
 
+import sys
 from importlib import import_module
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nvtrader_pipelines.components.document import frame_of
     from nvtrader_pipelines.execution.plan_decision import Approve, Equal, Override, Reject, Skip
     from nvtrader_pipelines.experiments.spec import ExperimentSpec
     from nvtrader_pipelines.orchestration import PipelineError
@@ -23,7 +25,6 @@ __all__ = [
     "SearchSettings",
     "Skip",
     "StorageError",
-    "frame_of",
 ]
 _MODULES = {  # imported on first use: importing the package costs nothing
     **dict.fromkeys(("Approve", "Equal", "Override", "Reject", "Skip"), "execution.plan_decision"),
@@ -32,7 +33,6 @@ _MODULES = {  # imported on first use: importing the package costs nothing
     "PipelineError": "orchestration",
     "SearchSettings": "research.search_settings",
     "StorageError": "storage.errors",
-    "frame_of": "components.document",
 }
 
 
@@ -46,3 +46,20 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     """Public names, imported or not."""
     return sorted({*globals(), *__all__})
+
+
+class _GymnasiumFinder:
+    """Finder that imports the registration just before Gymnasium: earlier it would cost commands 0.1 s."""
+
+    def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
+        if name != "gymnasium":
+            return None
+        sys.meta_path.remove(self)
+        import_module(f"{__name__}.envs")
+        return find_spec(name)
+
+
+if "gymnasium" in sys.modules:
+    import_module(f"{__name__}.envs")
+else:
+    sys.meta_path.insert(0, _GymnasiumFinder())
