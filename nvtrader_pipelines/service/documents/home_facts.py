@@ -14,14 +14,22 @@ class CreatedHome(Document):
 
 
 class ListedTable(Document):
-    """Size and snapshot of a table."""
+    """Size and snapshot of a table; null for a view."""
 
     name: str
-    n_rows: int
-    n_files: int
-    n_bytes: int
+    n_rows: int | None
+    n_files: int | None
+    n_bytes: int | None
     snapshot_id: int | None  # null before the first write, like the time
     updated_at: datetime | None
+
+
+class TableColumn(Document):
+    """Column of a table or a view."""
+
+    column: str
+    type: str  # of DuckDB
+    meaning: str
 
 
 class ListedCheck(Document):

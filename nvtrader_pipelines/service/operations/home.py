@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         ListedCheck,
         ListedTable,
         RestoredHome,
+        TableColumn,
     )
     from nvtrader_pipelines.service.documents.market_facts import MarketDocument
     from nvtrader_pipelines.storage.errors import StorageError
@@ -118,10 +119,23 @@ class WholeHome(Family):
 
         return read_home_status(self.store, datetime.now(UTC))
 
-    @operation("nvtrader tables", "nvtrader tables --format csv", route="GET /api/tables", is_kept=True)
-    def tables(self) -> "Annotated[pl.DataFrame, ListedTable]":
-        """List every table with its rows, size and snapshot."""
-        return self.store.tables.describe_all()
+    @operation("nvtrader tables", "nvtrader tables gold.returns", route="GET /api/tables", is_kept=True)
+    def tables(
+        self, name: Annotated[str | None, Field(max_length=200, description="Table or view to describe.")] = None
+    ) -> "Annotated[pl.DataFrame, ListedTable | TableColumn]":
+        """List every table with its rows, size and snapshot, and every view; or the columns of one of them.
+
+        Raises:
+            NotFoundError: if there is no such table or view.
+        """
+        import polars as pl
+
+        from nvtrader_pipelines.storage.views.queries import read_columns
+        from nvtrader_pipelines.storage.views.view_definitions import VIEWS
+
+        if name:
+            return read_columns(self.store, name)
+        return pl.concat([self.store.tables.describe_all(), pl.DataFrame({"name": VIEWS})], how="diagonal")
 
     @operation(
         "nvtrader sql",

@@ -7,7 +7,8 @@ from pathlib import Path
 import duckdb
 import polars as pl
 
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.components.explanation import suggest
+from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.file_problems import rebuild_remedy
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
@@ -20,6 +21,12 @@ from nvtrader_pipelines.storage.views.published_file import (
     read_query,
 )
 from nvtrader_pipelines.storage.views.restricted_query import run_restricted
+
+COLUMNS = """
+SELECT if(schema_name = 'main', '', schema_name || '.') || table_name AS name,
+       column_name AS column, data_type AS type, coalesce(comment, '') AS meaning
+FROM duckdb_columns() WHERE NOT internal
+"""
 
 
 def query_views(store: Store, query: str, *, allow_files: bool = False) -> pl.DataFrame:
@@ -38,6 +45,20 @@ def query_views(store: Store, query: str, *, allow_files: bool = False) -> pl.Da
         raise StorageError(f"there are no tables yet: {home.catalog} is missing; run `nvtrader materialize` first")
     with query_errors(home), IN_THIS_PROCESS, _open_current(store) as connection:
         return read_query(connection, query) if allow_files else run_restricted(connection, home, query)
+
+
+def read_columns(store: Store, name: str) -> pl.DataFrame:
+    """Read the columns of a table or a view, with their types in DuckDB and their meanings.
+
+    Raises:
+        NotFoundError: if there is no such table or view.
+    """
+    columns = query_views(store, COLUMNS)
+    rows = columns.filter(name=name).drop("name")
+    if rows.is_empty():
+        near = suggest(name, columns["name"].unique().to_list())
+        raise NotFoundError(f"there is no table or view {name!r}{near}; `nvtrader tables` lists them")
+    return rows
 
 
 @contextmanager

@@ -50,6 +50,8 @@ WHERE span ->> '$.name' = {iteration}
 
 GUARD_TYPES = {pl.Boolean: "BOOLEAN", pl.Int64: "BIGINT", pl.Float64: "DOUBLE"}
 
+VIEWS = ["rl.actions_by_asset", "rl.guards", SPANS.name, *(f"ledger.{table.name}" for table in LEDGER_TABLES)]
+
 
 def quote_literal(text: str) -> str:
     """Quote a text as a SQL literal, for the paths and names in view definitions."""

@@ -4,14 +4,15 @@ from concurrent.futures import ThreadPoolExecutor
 import duckdb
 import pytest
 
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import CLEAN_BARS
+from nvtrader_pipelines.storage.tables import CLEAN_BARS, RETURNS
 from nvtrader_pipelines.storage.views import publishing
 from nvtrader_pipelines.storage.views.published_file import published_root, read_query
 from nvtrader_pipelines.storage.views.publishing import publish
-from nvtrader_pipelines.storage.views.queries import query_views
+from nvtrader_pipelines.storage.views.queries import query_views, read_columns
+from nvtrader_pipelines.storage.views.view_definitions import VIEWS
 from tests.storage.table_rows import bar_rows, start
 
 pytestmark = pytest.mark.slow
@@ -34,6 +35,20 @@ def test_invalid_query_is_refused_with_the_message_of_duckdb(store, home):
     publish(store)
     with pytest.raises(StorageError, match="clean_bras"):
         query_views(store, "FROM silver.clean_bras")
+
+
+def test_columns_of_every_table_and_view_have_types_and_meanings(store):
+    publish(store)
+    columns = read_columns(store, RETURNS.name)
+    assert columns.select("column", "meaning").rows() == [(one.name, one.doc) for one in RETURNS.schema.columns]
+    assert columns.filter(column="session")["type"].item() == "DATE"
+    assert all(len(read_columns(store, name)) for name in VIEWS)
+
+
+def test_columns_of_an_unknown_table_are_refused_with_the_nearest(store):
+    publish(store)
+    with pytest.raises(NotFoundError, match=r"did you mean 'gold\.returns'"):
+        read_columns(store, "gold.return")
 
 
 def test_missing_file_of_the_query_is_not_blamed_on_the_home(store):
