@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 from datetime import date, datetime
+from html import escape
+from textwrap import shorten
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, get_args, get_origin
 
@@ -48,6 +50,23 @@ class Document(BaseModel):
                     properties.get(name, {}).setdefault("description", comment)
         return schema_of_document
 
+    def frame(self, part: str | None = None) -> "pl.DataFrame":
+        """Frame of the rows of a field, by default the first that has rows; without one, of the document itself."""
+        import polars as pl
+
+        types = row_types(type(self))
+        name = part or next(iter(types), None)
+        rows = getattr(self, name) if name else (self,)
+        return frame_of(rows) if rows or name is None else pl.DataFrame(schema=schema_of(types[name]))
+
+    def _repr_html_(self) -> str:
+        """HTML of the fields that are set, for notebooks: facts, and the first rows of fields with rows."""
+        types, fields = row_types(type(self)), type(self).model_fields
+        shown = {name: value for name, value in self if not (fields[name].exclude or value in (None, "", (), {}))}
+        cells = {name: (self.frame(name) if name in types else value) for name, value in shown.items()}
+        rows = (f"<tr><th>{name}</th><td>{_html(cell)}</td></tr>" for name, cell in cells.items())
+        return f"<table>{''.join(rows)}</table>"
+
 
 class PartialDocument(Document):
     """Facts of which some need not be there: a field that was not set is left out."""
@@ -69,11 +88,12 @@ def row_model(schema: "TableSchema") -> Any:
 
 
 def rows_of(model: type[Row], frame: "pl.DataFrame") -> tuple[Row, ...]:
-    """Rows of a frame that has the columns of a model."""
-    return tuple(map(model.model_validate, frame.select(*model.model_fields).iter_rows(named=True)))
+    """Rows of a frame that has the columns of a model, or of one of a union."""
+    row = next(one for one in get_args(model) or (model,) if set(one.model_fields) <= set(frame.columns))
+    return tuple(map(row.model_validate, frame.select(*row.model_fields).iter_rows(named=True)))
 
 
-def frame_of(rows: Sequence[Document]) -> "pl.DataFrame":
+def frame_of(rows: Sequence[BaseModel]) -> "pl.DataFrame":
     """Frame of rows."""
     import polars as pl
 
@@ -83,6 +103,19 @@ def frame_of(rows: Sequence[Document]) -> "pl.DataFrame":
 def schema_of(model: type[BaseModel]) -> "dict[str, pl.DataType | DataTypeClass]":
     """Types of a model's columns; a field that is no number, flag, time or tuple is text."""
     return {name: _column_type(field.annotation) for name, field in model.model_fields.items()}
+
+
+def row_types(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """Types of rows by field, of the fields that hold rows."""
+    kinds = {name: get_args(field.annotation) for name, field in model.model_fields.items()}
+    return {name: kind[0] for name, kind in kinds.items() if kind[1:] == (...,) and hasattr(kind[0], "model_fields")}
+
+
+def _html(value: Any) -> str:
+    """HTML of a fact, which may be a document or a frame."""
+    if hasattr(value, "_repr_html_"):
+        return value._repr_html_()
+    return escape(shorten(f"{value:.6g}" if isinstance(value, float) else str(value), 200))
 
 
 def _column_type(annotation: Any) -> "pl.DataType | DataTypeClass":

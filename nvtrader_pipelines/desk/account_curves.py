@@ -2,6 +2,7 @@
 
 from datetime import date
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -27,6 +28,18 @@ class AccountCurves(Document):
     drawdown: Values  # of the account, positive fractions
     profit: tuple[float, ...]  # of the account in each session, account currency; without deposits and withdrawals
     missing: str  # why there is no back-test; empty if there is one
+
+    def frame(self, part: str | None = None) -> pl.DataFrame:  # noqa: ARG002 - there is one part
+        """Frame of the equity of the account and of references, and of its drawdown, by session."""
+        return pl.DataFrame({"session": self.sessions, **self.equity, "drawdown": self.drawdown})
+
+    def plot(self) -> Any:
+        """Plot the equity of the account beside references, and its drawdown."""
+        from nvtrader_pipelines.figures.plotly_figures import plot_equity
+
+        drawdown = {"account": self.drawdown}
+        curves = ((name, self.sessions, equity, drawdown.get(name, ())) for name, equity in self.equity.items())
+        return plot_equity(curves, "Equity of the account")
 
 
 class NameCurve(Document):

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict, computed_field
+from pydantic import computed_field
 
+from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.desk.account_access import account_names
 from nvtrader_pipelines.notifications.home_states import home_states
@@ -61,10 +62,9 @@ class NextStep:
     link: str = ""
 
 
-class HomeStatus(BaseModel):
+class HomeStatus(Document):
     """State of a home."""
 
-    model_config = ConfigDict(frozen=True)
     home: str
     active: ActivePolicy | None
     accounts: tuple[AccountClose, ...]  # opened ones

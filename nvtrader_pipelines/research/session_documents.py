@@ -35,6 +35,7 @@ from nvtrader_pipelines.research.recorded_session import (
     read_session,
     recorded_state,
     recorded_states,
+    trial_views,
 )
 from nvtrader_pipelines.research.sentences import format_progress, format_rerun, format_sharpe
 from nvtrader_pipelines.research.session_report import session_report, write_report
@@ -76,6 +77,15 @@ class SessionWindows(Document):
     purge_size: int  # sessions between training and validation
 
 
+class SessionTrial(Document):
+    """Trial with what was known after it; Sharpe ratios are annual, net, on validation."""
+
+    trial: int
+    sharpe: float | None  # over all its seeds; null without a result
+    best_sharpe: float | None  # of the best trial so far
+    luck_sharpe: float | None  # luck bar
+
+
 class SessionDocument(Document):
     """State of a session."""
 
@@ -89,6 +99,13 @@ class SessionDocument(Document):
     handed_on: str | None  # name of the experiment that it has handed on
     spec: SessionSpec
     folder: Path
+    trials: tuple[SessionTrial, ...]
+
+    def plot(self) -> Any:
+        """Plot the Sharpe ratios of the trials, the best so far, the base and the luck bar."""
+        from nvtrader_pipelines.figures.plotly_figures import plot_search
+
+        return plot_search(self.frame("trials"), self.summary.base_sharpe, f"Search {self.summary.session_id}")
 
 
 class ReportDocument(Document):
@@ -187,6 +204,10 @@ def describe_session(home: Home, recorded: RecordedSession) -> SessionDocument:
         handed_on=path.stem if (path := handed_on(home, session.session_id)) else None,
         spec=spec,
         folder=recorded.folder.path,
+        trials=tuple(
+            SessionTrial.of(after, trial=view.number, sharpe=view.sharpe, best_sharpe=after.sharpe_of(after.best))
+            for view, after in ((view, view.after) for view in trial_views(recorded.lines))
+        ),
     )
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import numpy as np
 import polars as pl
+import polars.selectors
 from numpy.typing import NDArray
 from pydantic import Field
 
@@ -82,7 +83,7 @@ class TestedFold(Document):
 
 
 class RunCharts(Document):
-    """Curves of a run's page."""
+    """Curves of a run over its tests, and of its training, thinned for drawing."""
 
     equity: tuple[AccountCurve, ...]  # of the run, then of its baselines
     gross: GrossCurve | None  # null where gross is at most 1
@@ -90,6 +91,16 @@ class RunCharts(Document):
     weight_sessions: tuple[date, ...]
     weights: tuple[WeightBand, ...]  # bottom to top
     training: tuple[LearningCurve, ...]
+
+    def frame(self, part: str | None = None) -> pl.DataFrame:
+        """Points of a part, by default of the equity, as a frame."""
+        return super().frame(part).explode(polars.selectors.list())
+
+    def plot(self) -> Any:
+        """Plot equity and drawdown of the run and its baselines."""
+        from nvtrader_pipelines.figures.plotly_figures import plot_equity
+
+        return plot_equity(((one.policy, one.sessions, one.equity, one.drawdown) for one in self.equity), "Tests")
 
 
 class ReplayedDecision(Document):
@@ -123,7 +134,7 @@ def run_charts(store: Store, run: LedgerRun) -> RunCharts:
     accounts = equity.filter(pl.col("kind") != "policy").sort(pl.col("kind") != "ensemble", "policy", "session")
     sessions, bands = _weight_bands(_own(_rows(store, run, ACTION_LOGS)))
     return RunCharts(
-        equity=tuple(map(_account_curve, accounts.partition_by("policy", maintain_order=True))),
+        equity=account_curves(accounts),
         gross=_gross_curve(_own(equity)) if read_leverage(store, run) else None,
         rewards=tuple(_term_curves(_own(_rows(store, run, REWARD_DECOMPOSITION)))),
         weight_sessions=sessions,
@@ -185,6 +196,11 @@ def replay(store: Store, run: LedgerRun, fold: int) -> Replay:
         sessions=tuple(within["session"]),
         equity=tuple(within["equity"]),
     )
+
+
+def account_curves(rows: pl.DataFrame) -> tuple[AccountCurve, ...]:
+    """Curves of accounts (policy, kind, session, equity, drawdown), in order."""
+    return tuple(map(_account_curve, rows.partition_by("policy", maintain_order=True)))
 
 
 def kept_places(values: NDArray[np.float64], n_buckets: int = N_BUCKETS) -> NDArray[np.int64]:

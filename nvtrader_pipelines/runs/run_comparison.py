@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
+from pydantic import Field
 
 from nvtrader_pipelines.components.columns import Column, TableSchema
 from nvtrader_pipelines.components.document import Document, row_model
-from nvtrader_pipelines.evaluation.short_samples import mask_short
 from nvtrader_pipelines.evaluation.statistics import STATISTICS
 from nvtrader_pipelines.runs.experiment_document import FieldDifference
+from nvtrader_pipelines.runs.run_charts import AccountCurve
 from nvtrader_pipelines.runs.run_queries import (
     COMPARED_COLUMNS,
     COMPARED_FIGURES,
@@ -47,6 +49,7 @@ class SharedSessionsDocument(Document):
     """Figures of runs over the sessions they share, and the path of their picture."""
 
     figures: tuple[SharedAccount, ...]
+    curves: tuple[AccountCurve, ...] = Field(default=(), exclude=True)  # for `plot`; not in JSON
     picture: Path | None  # null if there is nothing to draw
     note: str | None  # why there is nothing to draw
 
@@ -58,9 +61,16 @@ class ComparisonDocument(Document):
     spec_differences: tuple[SpecDifference, ...]
     shared: SharedSessionsDocument
 
+    def plot(self) -> Any:
+        """Plot equity and drawdown of the runs over the sessions that all have."""
+        from nvtrader_pipelines.figures.plotly_figures import plot_equity
 
-def compare_named_runs(store: Store, names: Sequence[str], picture: Path) -> ComparisonDocument:
-    """Compare runs, named as in `find_run_by_name`, and draw the sessions they share.
+        curves = ((one.policy, one.sessions, one.equity, one.drawdown) for one in self.shared.curves)
+        return plot_equity(curves, f"{len(self.runs)} runs on their shared sessions")
+
+
+def compare_named_runs(store: Store, names: Sequence[str], picture: Path | None = None) -> ComparisonDocument:
+    """Compare runs, named as in `find_run_by_name`; draw the sessions they share where a picture is named.
 
     Raises:
         NotFoundError: if a name matches no run or several.
@@ -75,10 +85,9 @@ def compare_named_runs(store: Store, names: Sequence[str], picture: Path) -> Com
     runs = [find_run_by_name(store.ledger, name) for name in names]
     if len({run.run_id for run in runs}) < len(runs):
         raise ValueError("a comparison needs different runs, but one is named twice; see `nvtrader runs`")
-    drawn = draw_comparison(store, runs, picture)
     facts = {
         "runs": compare_runs(store, runs).to_dicts(),
         "spec_differences": compare_specs(store.ledger, runs).to_dicts(),
-        "shared": {"figures": mask_short(drawn.figures).to_dicts(), "picture": drawn.picture, "note": drawn.problem},
+        "shared": draw_comparison(store, runs, picture),
     }
     return ComparisonDocument.model_validate(facts)

@@ -72,8 +72,8 @@ class RunDocument(Document):
     verdict: str
     run: ShownRun
     spec: dict[str, Any]  # of its version, as registered
-    policies: tuple[PolicyFile, ...]
     figures: tuple[Figures, ...]  # by account and period
+    policies: tuple[PolicyFile, ...]
     leverage: Leverage | None  # of its account over all tests; null where its gross is at most 1
     guards: GuardTelemetry | None  # of its account over all tests; null without guards
     events: tuple[RunEvent, ...]  # oldest first

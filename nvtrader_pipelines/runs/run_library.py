@@ -1,18 +1,10 @@
-"""Library of the RL Lab: runs with agent and verdict, and runs side by side."""
+"""Library of the RL Lab: runs with agent and verdict."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
-from typing import Any
-
-import polars as pl
+from datetime import datetime
 
 from nvtrader_pipelines.components.document import Document
-from nvtrader_pipelines.evaluation.shared_sessions import shared_curves, shared_figures
-from nvtrader_pipelines.runs.run_charts import kept_places
-from nvtrader_pipelines.runs.run_queries import compare_runs, compare_specs, find_run_by_name, list_runs
+from nvtrader_pipelines.runs.run_queries import list_runs
 from nvtrader_pipelines.runs.run_verdict import Claim, read_verdicts
-from nvtrader_pipelines.storage.ledger import LedgerRun
 from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.store import Store
 
@@ -37,17 +29,6 @@ class LibraryRun(Document):
     message: str | None
 
 
-@dataclass(frozen=True)
-class PageComparison:
-    """Runs side by side, as the page shows them."""
-
-    runs: list[dict[str, Any]]  # figures of each over its own tests
-    figures: list[dict[str, Any]]  # figures over the sessions that all have
-    curves: list[dict[str, Any]]  # account, sessions, equity and drawdown over them, thinned
-    differences: list[dict[str, Any]]  # fields of specs that differ from the first run's
-    problem: str | None  # why no sessions are shared
-
-
 def library_runs(store: Store) -> list[LibraryRun]:
     """Runs that are neither deleted nor of archived experiments, newest first."""
     verdicts, agents = read_verdicts(store), dict[str, str]()
@@ -61,44 +42,3 @@ def library_runs(store: Store) -> list[LibraryRun]:
         verdict = None if row["sharpe"] is None else verdicts.get(row["run_id"])
         rows.append(LibraryRun(**facts, claim=verdict.claim if verdict else Claim.NONE))
     return rows
-
-
-def compare_on_page(store: Store, names: Sequence[str]) -> PageComparison:
-    """Compare runs, named as in `find_run_by_name`.
-
-    Raises:
-        StorageError: if a name matches no run or several.
-        ValueError: if there are fewer than two runs, or one is named twice.
-    """
-    from nvtrader_pipelines.runs.run_pictures import read_shared_sessions, shared_periods_per_year
-
-    runs: dict[str, LedgerRun] = {}
-    for name in names:
-        run = find_run_by_name(store.ledger, name)
-        runs[run.run_id] = run
-    if len(runs) < 2:
-        raise ValueError(
-            f"a comparison needs two different runs or more, but got {len(runs)}; choose them in the library"
-        )
-    several = list(runs.values())
-    shared, problem = read_shared_sessions(store, several)
-    periods_per_year = shared_periods_per_year(store, several)
-    curves = [] if problem else shared_curves(shared, periods_per_year).partition_by("account", maintain_order=True)
-    return PageComparison(
-        runs=compare_runs(store, several).to_dicts(),
-        figures=[] if problem else shared_figures(shared, periods_per_year).to_dicts(),
-        curves=list(map(_curve, curves)),
-        differences=compare_specs(store.ledger, several).to_dicts(),
-        problem=problem,
-    )
-
-
-def _curve(rows: pl.DataFrame) -> dict[str, Any]:
-    thinned = rows[kept_places(rows["equity"].to_numpy())]
-    sessions: list[date] = thinned["session"].to_list()
-    return {
-        "account": rows["account"][0],
-        "sessions": [session.isoformat() for session in sessions],
-        "equity": thinned["equity"].to_list(),
-        "drawdown": thinned["drawdown"].to_list(),
-    }

@@ -3,11 +3,11 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
+from nvtrader_pipelines.components.document import rows_of
 from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.evaluation.guard_telemetry import guard_rows
 from nvtrader_pipelines.evaluation.prudex.record import REFERENCE
@@ -19,6 +19,7 @@ from nvtrader_pipelines.evaluation.shared_sessions import (
     shared_curves,
     shared_figures,
 )
+from nvtrader_pipelines.evaluation.short_samples import mask_short
 from nvtrader_pipelines.evaluation.tear_sheet import TearSheet
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -29,6 +30,8 @@ from nvtrader_pipelines.figures import (
     tear_sheet_figure,
 )
 from nvtrader_pipelines.figures.canvas import Picture
+from nvtrader_pipelines.runs.run_charts import account_curves
+from nvtrader_pipelines.runs.run_comparison import SharedAccount, SharedSessionsDocument
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_picture
 from nvtrader_pipelines.storage.ledger import LedgerRun
@@ -36,17 +39,6 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, TRAJECTORIES
 
 MIN_SHARED = 2  # sessions of a comparison: below that there is no line and no standard deviation
-
-NO_FIGURES = pl.DataFrame(schema={"account": pl.String, "n_sessions": pl.Int64})
-
-
-@dataclass(frozen=True, eq=False)
-class SharedSessions:
-    """Figures of runs over the sessions they share, and the path of their picture."""
-
-    figures: pl.DataFrame  # a row per run: account, first_session, last_session, n_sessions, statistics
-    picture: Path | None  # None if there is nothing to draw
-    problem: str | None  # why there is nothing to draw
 
 
 def read_shared_sessions(store: Store, runs: Sequence[LedgerRun]) -> tuple[pl.DataFrame, str | None]:
@@ -80,19 +72,22 @@ def shared_periods_per_year(store: Store, runs: Sequence[LedgerRun]) -> int:
     return min(calendars.of(run.source).periods_per_year for run in runs)
 
 
-def draw_comparison(store: Store, runs: Sequence[LedgerRun], path: Path) -> SharedSessions:
-    """Draw equity, drawdown and rolling Sharpe ratio of runs over shared sessions, if any."""
+def draw_comparison(store: Store, runs: Sequence[LedgerRun], path: Path | None) -> SharedSessionsDocument:
+    """Compare runs over shared sessions, if any, and draw equity, drawdown and rolling Sharpe ratio to a path."""
     shared, problem = read_shared_sessions(store, runs)
     if problem:
-        return SharedSessions(NO_FIGURES, None, f"no picture: {problem}")
+        return SharedSessionsDocument(figures=(), picture=None, note=f"no picture: {problem}")
     periods_per_year = shared_periods_per_year(store, runs)
-    figures = shared_figures(shared, periods_per_year)
-    first, last = figures.select("first_session", "last_session").row(0)
-    title = f"{len(runs)} runs on their {shared['session'].n_unique():,} shared sessions, {first} to {last}"
-    markets = list(dict.fromkeys(run.source for run in runs))
-    note = f"The runs are of different markets: {', '.join(markets)}." if len(markets) > 1 else None
-    write_picture(path, comparison_figure(shared_curves(shared, periods_per_year), title, note))
-    return SharedSessions(figures, path, None)
+    figures, curves = shared_figures(shared, periods_per_year), shared_curves(shared, periods_per_year)
+    if path:
+        first, last = figures.select("first_session", "last_session").row(0)
+        title = f"{len(runs)} runs on their {shared['session'].n_unique():,} shared sessions, {first} to {last}"
+        markets = list(dict.fromkeys(run.source for run in runs))
+        note = f"The runs are of different markets: {', '.join(markets)}." if len(markets) > 1 else None
+        write_picture(path, comparison_figure(curves, title, note))
+    accounts = curves.rename({"account": "policy"}).with_columns(kind=pl.lit("ensemble"))
+    rows = rows_of(SharedAccount, mask_short(figures))
+    return SharedSessionsDocument(figures=rows, curves=account_curves(accounts), picture=path, note=None)
 
 
 def account_labels(runs: Sequence[LedgerRun]) -> list[str]:

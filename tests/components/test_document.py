@@ -3,10 +3,10 @@ import datetime as dt
 import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from nvtrader_pipelines.components.columns import UTC_TIME, Column, TableSchema
-from nvtrader_pipelines.components.document import frame_of, row_model, rows_of
+from nvtrader_pipelines.components.document import Document, frame_of, row_model, rows_of
 from nvtrader_pipelines.desk.plan_queries import ListedPlan, list_plans
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.runs.experiment_list import ListedExperiment, list_experiments
@@ -60,3 +60,35 @@ def test_listed_rows_have_every_column_of_their_lists(store):
     for model, frame in lists.items():
         assert frame_of(rows_of(model, frame)).to_dicts() == frame.to_dicts() != []
         assert set(model.model_fields) == set(frame.columns)
+
+
+class Sample(Document):
+    """Document with facts and rows."""
+
+    name: str
+    note: str | None = None
+    rows: tuple[SampleRow, ...] = ()
+    others: tuple[SampleRow, ...] = ()
+    drawn: tuple[SampleRow, ...] = Field(default=(), exclude=True)
+
+
+def test_frame_of_a_document_is_its_first_rows_or_those_named():
+    row = SampleRow.model_validate(VALUES)
+    sample = Sample(name="a", rows=(row,), others=(row, row))
+    assert_frame_equal(sample.frame(), frame_of([row]))
+    assert len(sample.frame("others")) == 2
+    assert Sample(name="a").frame().schema.names() == SCHEMA.names()
+    assert row.frame().to_dicts() == [VALUES]
+
+
+def test_html_of_a_document_escapes_text_and_leaves_out_what_is_unset_or_drawn():
+    row = SampleRow.model_validate(VALUES)
+    html = Sample(name="<b>" + "a & " * 100, rows=(row,), drawn=(row,))._repr_html_()
+    assert "<th>name</th><td>&lt;b&gt;a &amp; a" in html
+    assert (html.count("2024-01-02"), "note" in html, "drawn" in html) == (2, False, False)
+    assert len(html) < 2_000
+
+
+def test_rows_of_a_union_are_of_the_member_with_the_columns():
+    frame = pl.DataFrame([VALUES], schema=SCHEMA)
+    assert type(rows_of(Sample | SampleRow, frame)[0]) is SampleRow

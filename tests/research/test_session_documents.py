@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from nvtrader_pipelines.research.recorded_session import read_session
@@ -69,6 +70,18 @@ def test_document_has_sentence_windows_and_lines(home, folders):
     assert document.seconds_left is None
     assert document.notes == ()
     assert document.folder == folders["aa2"].path
+
+
+def test_plot_of_a_session_has_its_trials_best_so_far_luck_bar_and_base(home, folders):
+    document = session_document(Store(home), "aa2")
+    trials, figure = document.frame(), document.plot()
+    assert trials["trial"].to_list() == list(range(1, 13))
+    assert trials["best_sharpe"].is_sorted()
+    assert trials["best_sharpe"][-1] == document.summary.best_sharpe
+    for trace in figure.data:
+        np.testing.assert_array_equal(trace.y, trials[trace.name].to_numpy())
+    assert figure.layout.shapes[0].y0 == document.summary.base_sharpe
+    assert not session_document(Store(home), "b").plot().layout.shapes
 
 
 def test_document_of_a_running_session_estimates_the_time_left(home, folders):

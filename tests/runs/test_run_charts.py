@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvtrader_pipelines.runs.run_charts import kept_places, replay, run_charts
-from nvtrader_pipelines.runs.run_library import Claim, compare_on_page, library_runs
+from nvtrader_pipelines.runs.run_comparison import compare_named_runs
+from nvtrader_pipelines.runs.run_library import Claim, library_runs
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION
@@ -99,10 +100,13 @@ def test_library_names_agent_and_claim_of_every_run(store):
 def test_compared_runs_have_figures_curves_and_differences(swept_home):
     store = Store(swept_home)
     names = [row.run_id for row in library_runs(store)][-2:]  # trainings; tests of other modules add walks
-    comparison = compare_on_page(store, [*names, names[0]])
-    assert [row["run_id"] for row in comparison.runs] == names
-    assert comparison.figures[0]["sharpe_difference"] is None
-    assert [curve["account"] for curve in comparison.curves] == [row["account"] for row in comparison.figures]
-    assert {row["run"] for row in comparison.differences} == {names[1][:8]}
-    with pytest.raises(ValueError):
-        compare_on_page(store, [names[0]])
+    comparison = compare_named_runs(store, names)
+    assert [row.run_id for row in comparison.runs] == names
+    shared = comparison.shared
+    assert (shared.figures[0].sharpe_difference, shared.picture) == (None, None)
+    assert [curve.policy for curve in shared.curves] == [row.account for row in shared.figures]
+    assert {row.run for row in comparison.spec_differences} == {names[1][:8]}
+    assert "curves" not in comparison.model_dump()["shared"]
+    traces = comparison.plot().data
+    assert [trace.name for trace in traces[::2]] == [row.account for row in shared.figures]
+    assert traces[0].y == shared.curves[0].equity

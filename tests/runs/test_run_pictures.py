@@ -37,7 +37,7 @@ def run(store):
 def test_comparison_holds_figures_of_the_verdict(store, run, tmp_path):
     found = draw_comparison(store, [run], tmp_path / "one.svg")
     (verdict,) = store.tables.read(EVALUATIONS).filter(kind="ensemble", period="all").to_dicts()
-    (figures,) = found.figures.to_dicts()
+    (figures,) = found.frame().to_dicts()
     for name in ("first_session", "last_session", "n_sessions"):
         assert figures[name] == verdict[name]
     for name in ("sharpe", "cagr", "max_drawdown", "volatility"):

@@ -16,12 +16,26 @@ from nvtrader_pipelines.service.library_noise import silence_libraries
 from nvtrader_pipelines.service.operations.experiments import _refuse_long_trainings
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.views.view_definitions import VIEWS
 from tests.homes import KEY, SWEPT, small_home
 
 SCRIPT = (
     "import sys, nvtrader_pipelines; nvtrader_pipelines.{}; print(*{{name.partition('.')[0] for name in sys.modules}})"
 )
-SLOW = {"polars", "numpy", "typer", "rich", "yaml", "dagster", "torch", "duckdb", "sqlalchemy", "pyiceberg"}
+SLOW = {
+    "gymnasium",
+    "wrapt",
+    "polars",
+    "numpy",
+    "typer",
+    "rich",
+    "yaml",
+    "dagster",
+    "torch",
+    "duckdb",
+    "sqlalchemy",
+    "pyiceberg",
+}
 
 
 @pytest.fixture
@@ -40,6 +54,19 @@ def swept(swept_home):
 def test_import_of_pipeline_imports_no_library(name):
     loaded = subprocess.run([sys.executable, "-c", SCRIPT.format(name)], capture_output=True, text=True, check=True)
     assert SLOW & set(loaded.stdout.split()) == set()
+
+
+@pytest.mark.slow
+def test_gymnasium_finds_the_environment_whichever_is_imported_first():
+    script = (
+        "import os, sys, importlib\n"
+        "for names in ['nvtrader_pipelines', 'gymnasium'], ['gymnasium', 'nvtrader_pipelines']:\n"
+        "    if not os.fork():\n"
+        "        list(map(importlib.import_module, names))\n"
+        "        os._exit('nvtrader/PortfolioCVaR-v0' not in sys.modules['gymnasium'].registry)\n"
+        "    assert os.wait()[1] == 0, names\n"
+    )
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 
 
 def test_public_names_are_listed_and_exist():
@@ -151,7 +178,9 @@ def test_policy_decides_weights_on_the_simplex(built):
 
 def test_tables_queries_and_scoreboard_are_frames(built):
     assert built.sql("SELECT 1 AS one").equals(pl.DataFrame({"one": [1]}, schema={"one": pl.Int32}))
-    assert len(built.table("gold.returns")) == built.tables().filter(name="gold.returns")["n_rows"].item()
+    tables = built.tables()
+    assert len(built.table("gold.returns")) == tables.filter(name="gold.returns")["n_rows"].item()
+    assert tables.filter(pl.col("n_rows").is_null())["name"].to_list() == VIEWS
     assert "tiny" in built.scoreboard.show()["entrant"].to_list()
 
 

@@ -7,7 +7,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel
 from rich.console import Console
 from rich.table import Table
 
@@ -167,17 +166,12 @@ def print_lines(lines: Mapping[str, str], width: int = 16) -> None:
             print_line(f"{name:<{width}} {value}")
 
 
-def print_facts(document: BaseModel) -> None:
+def print_facts(document: "Document") -> None:
     """Print a document: its values as lines, its rows as tables."""
-    facts = {name: getattr(document, name) for name in type(document).model_fields}
-    tables = {
-        name: rows
-        for name, rows in facts.items()
-        if isinstance(rows, tuple) and rows and isinstance(rows[0], BaseModel)
-    }
-    lines = {name.replace("_", " "): format_cell(value) for name, value in facts.items() if name not in tables}
-    print_lines(lines)
-    for name, rows in tables.items():
-        from nvtrader_pipelines.components.document import frame_of
+    from nvtrader_pipelines.components.document import row_types
 
-        print_part(name.replace("_", " "), frame_of(rows), "")
+    facts = {name: getattr(document, name) for name in type(document).model_fields}
+    tables = [name for name in row_types(type(document)) if facts[name]]
+    print_lines({name.replace("_", " "): format_cell(value) for name, value in facts.items() if name not in tables})
+    for name in tables:
+        print_part(name.replace("_", " "), document.frame(name), "")

@@ -10,6 +10,7 @@ from nvtrader_pipelines.service.operations.operation import Family, Flags, opera
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.desk.account_activity import AccountActivity
+    from nvtrader_pipelines.desk.account_curves import AccountCurves
     from nvtrader_pipelines.desk.account_history import AccountHistory
     from nvtrader_pipelines.desk.account_snapshot import AccountSnapshot
     from nvtrader_pipelines.execution.audit import AuditEvent
@@ -49,6 +50,17 @@ class Accounts(Family):
         from nvtrader_pipelines.desk.account_history import account_history
 
         return account_history(self.store, account)
+
+    @operation("nvtrader portfolio curves --account paper", route="GET /api/portfolio/curves", is_kept=True)
+    def curves(self, *, account: Account = "paper") -> "AccountCurves":
+        """Show an account's equity by session beside its back-test, 1/N and SPY, 1 at its opening.
+
+        Raises:
+            NotFoundError: if there is no such account, or it has not traded yet.
+        """
+        from nvtrader_pipelines.desk.account_curves import account_curves
+
+        return account_curves(self.store, account)
 
     @operation(
         'nvtrader portfolio accept-differences --reason "bought ten by hand"',

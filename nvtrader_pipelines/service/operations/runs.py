@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from nvtrader_pipelines.experiments.progress import Progress
+    from nvtrader_pipelines.runs.run_charts import RunCharts
     from nvtrader_pipelines.runs.run_comparison import ComparisonDocument
     from nvtrader_pipelines.runs.run_deletion import Deletion
     from nvtrader_pipelines.runs.run_document import (
@@ -64,6 +65,19 @@ class Runs(Family):
 
         store = self._current_store()
         return run_document(store, find_run_by_name(store.ledger, run))
+
+    @operation("nvtrader runs curves ppo-residual --json", route="GET /api/runs/{run}/curves", is_kept=True)
+    def curves(self, run: RunName) -> "RunCharts":
+        """Show a run's equity and drawdown beside its baselines'; JSON has rewards, weights and training, too.
+
+        Raises:
+            NotFoundError: if no run or several runs match.
+        """
+        from nvtrader_pipelines.runs.run_charts import run_charts
+        from nvtrader_pipelines.runs.run_queries import find_run_by_name
+
+        store = self._current_store()
+        return run_charts(store, find_run_by_name(store.ledger, run))
 
     @operation("nvtrader runs compare ppo-growth ppo-cvar", "nvtrader runs compare ppo-growth ppo-cvar -o both.svg")
     def compare(

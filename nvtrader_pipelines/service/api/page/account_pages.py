@@ -1,14 +1,13 @@
 """Page of an account: what it holds, how it got there, and what was traded."""
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
-import polars as pl
 from fastapi import Path
 from starlette.responses import Response
 
-from nvtrader_pipelines.components.document import Document, schema_of
+from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.desk.account_access import account_names, read_account
-from nvtrader_pipelines.desk.account_curves import AccountCurves, NameCurve, account_curves, name_curve
+from nvtrader_pipelines.desk.account_curves import NameCurve, account_curves, name_curve
 from nvtrader_pipelines.desk.account_facts import AccountFacts
 from nvtrader_pipelines.desk.account_history import AccountHistory, account_history
 from nvtrader_pipelines.desk.account_snapshot import AccountSnapshot, account_snapshot
@@ -62,13 +61,6 @@ def show_account(shared: Shared, account: AccountName) -> Response:
     )
 
 
-@routes.get("/accounts/{account}/charts", include_in_schema=False, response_model=AccountCurves)
-def charts(shared: Shared, account: AccountName) -> Any:
-    """Curves of an account."""
-    with refusing(NotFoundError):
-        return shared.answers.get(("accounts/charts", account), lambda: account_curves(shared.store, account))
-
-
 @routes.get("/accounts/{account}/names/{symbol}", include_in_schema=False, response_model=NameCurve)
 def name(shared: Shared, account: AccountName, symbol: AccountName) -> Any:
     """Closes of a name, with the account's trades."""
@@ -84,11 +76,9 @@ def download(
     """Download rows of an account."""
     with refusing(NotFoundError):
         if part == "curves":
-            curves = account_curves(shared.store, account)
-            rows = pl.DataFrame({"session": curves.sessions, **curves.equity, "drawdown": curves.drawdown})
+            rows = account_curves(shared.store, account).frame()
         else:
             document = (account_snapshot if part == "positions" else account_history)(shared.store, account)
-            row_type, *_ = get_args(type(document).model_fields[part].annotation)
-            rows = pl.DataFrame([row.model_dump() for row in getattr(document, part)], schema=schema_of(row_type))
+            rows = document.frame(part)
     headers = {"content-disposition": f'attachment; filename="{account}-{part}.csv"'}
     return Response(rows.write_csv(), media_type="text/csv", headers=headers)

@@ -9,7 +9,6 @@ from fastapi import Path, Query, Request
 from pydantic import Field, JsonValue
 from starlette.responses import Response
 
-from nvtrader_pipelines.components.document import frame_of
 from nvtrader_pipelines.evaluation.findings import describe_period
 from nvtrader_pipelines.evaluation.formats import UNKNOWN
 from nvtrader_pipelines.evaluation.verdict_tables import reported_period
@@ -17,9 +16,10 @@ from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.policy_cards import find_policy
 from nvtrader_pipelines.runs.drafts import CheckedDraft, check_draft, format_draft
 from nvtrader_pipelines.runs.experiment_list import list_experiments
-from nvtrader_pipelines.runs.run_charts import Replay, RunCharts, has_learned, replay, run_charts, tested_folds
+from nvtrader_pipelines.runs.run_charts import Replay, has_learned, replay, tested_folds
+from nvtrader_pipelines.runs.run_comparison import compare_named_runs
 from nvtrader_pipelines.runs.run_document import RunDocument, run_document
-from nvtrader_pipelines.runs.run_library import compare_on_page, library_runs
+from nvtrader_pipelines.runs.run_library import library_runs
 from nvtrader_pipelines.runs.run_queries import find_run_by_name, fold_rows, stage_rows
 from nvtrader_pipelines.runs.run_verdict import EQUAL_WEIGHT, Claim, RunVerdict
 from nvtrader_pipelines.scoreboard.board import read_ranking
@@ -97,10 +97,11 @@ def show_comparison(shared: Shared, run: Annotated[list[Text], Query()] = []) ->
     try:
         if len(run) > MAX_COMPARED:
             raise ValueError(f"at most {MAX_COMPARED} runs are compared, but {len(run)} were chosen; choose fewer")
-        comparison = compare_on_page(shared.store, run)
+        comparison = compare_named_runs(shared.store, run)
     except (StorageError, ValueError) as error:
         return show(shared, "problem", 422, title="These runs cannot be compared", problem=error)
-    return show(shared, "compare", **vars(comparison))
+    curves = [curve.model_dump(mode="json") for curve in comparison.shared.curves]
+    return show(shared, "compare", comparison=comparison.model_dump(), curves=curves)
 
 
 @routes.get("/lab/build", include_in_schema=False)
@@ -202,13 +203,6 @@ def show_run(shared: Shared, run: RunName) -> Response:
     return show(shared, "run", **_run_values(shared, row))
 
 
-@routes.get("/lab/runs/{run}/charts", include_in_schema=False, response_model=RunCharts)
-def charts(shared: Shared, run: RunName) -> Any:
-    """Curves of a run."""
-    row = find_run_by_name(shared.store.ledger, run)
-    return shared.answers.get(("lab/charts", row.run_id), lambda: run_charts(shared.store, row))
-
-
 @routes.get("/lab/runs/{run}/decisions/{fold}", include_in_schema=False, response_model=Replay)
 def decisions(shared: Shared, run: RunName, fold: int) -> Any:
     """Decisions of a run in the test of a fold, to be replayed."""
@@ -250,7 +244,7 @@ def _run_values(shared: Context, row: LedgerRun) -> dict[str, Any]:
         "spec": format_draft(document.spec),
         "card": _card(document),
         "events": len(document.events),
-        "stages": stage_rows(frame_of(document.events)).to_dicts() if document.events else [],
+        "stages": stage_rows(document.frame("events")).to_dicts() if document.events else [],
         "has_training": has_training,
         "headline": f"The run is {document.run.status}: no verdict yet",
         "period": "",

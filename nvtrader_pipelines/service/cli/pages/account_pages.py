@@ -12,7 +12,7 @@ from nvtrader_pipelines.desk.account_snapshot import AccountSnapshot, LastPlan
 from nvtrader_pipelines.evaluation.formats import annual_cell, format_interval
 from nvtrader_pipelines.evaluation.short_samples import short_note
 from nvtrader_pipelines.service.cli.family_commands import Answer
-from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part
+from nvtrader_pipelines.service.cli.output import Format, print_line, print_lines, print_part, write_rows
 
 ROUNDED = polars.selectors.float().round(4)
 
@@ -41,7 +41,7 @@ def print_snapshot(snapshot: AccountSnapshot) -> None:
 
 
 def _print_positions(snapshot: AccountSnapshot) -> None:
-    rows = frame_of(snapshot.positions)
+    rows = snapshot.frame("positions")
     if len(rows):
         profit = pl.col("profit").cast(pl.Float64)  # all may be unknown
         rows = rows.with_columns(pl.col("shares").round(4), profit, (100.0 * pl.col("weight")).alias("weight"))
@@ -190,6 +190,7 @@ def _backtest_line(backtest: BacktestComparison | NoBacktest | None) -> str:
 
 
 PAGES = {
+    "curves": lambda answer: write_rows(answer.document.frame(), Format.TABLE),
     "history": print_history,
     "show": lambda answer: print_snapshot(answer.document),
     "accept_differences": print_acceptance,

@@ -2,7 +2,6 @@
 
 import polars as pl
 
-from nvtrader_pipelines.components.document import frame_of
 from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.evaluation.findings import describe_period
 from nvtrader_pipelines.evaluation.formats import annual_cell, difference_cells, sharpe_cells
@@ -94,9 +93,9 @@ def print_card(card: PolicyDocument) -> None:
 
 def print_tear_sheet(sheet: TearSheetDocument) -> None:
     """Print yearly returns, the worst drawdowns and the path of the picture."""
-    yearly = frame_of(sheet.yearly).select("year", pl.col("return").map_elements("{:+.1%}".format, pl.String))
+    yearly = sheet.frame("yearly").select("year", pl.col("return").map_elements("{:+.1%}".format, pl.String))
     print_part("returns by year, net of costs", yearly, "")
-    drawdowns = frame_of(sheet.drawdowns)
+    drawdowns = sheet.frame("drawdowns")
     if len(drawdowns):
         drawdowns = drawdowns.with_columns(
             pl.col("depth").map_elements("{:.1%}".format, pl.String),

@@ -2,7 +2,6 @@
 
 import polars as pl
 
-from nvtrader_pipelines.components.document import frame_of
 from nvtrader_pipelines.service.cli.output import print_line, print_lines, print_part
 from nvtrader_pipelines.service.documents.preference_facts import ExportedPairs, ExtractedPairs, TuningFacts
 
@@ -37,11 +36,11 @@ def print_check(check: TuningFacts) -> None:
     print_line(check.sentence, None if check.passed else "yellow")
     for note in check.notes:
         print_line(note, "yellow")
-    rows = frame_of(check.calibration)
+    rows = check.frame("calibration")
     print_part("calibration: predicted and observed shares", rows.with_columns(pl.selectors.float().round(3)), "none")
     print_part(
         "rejected winners: decisions of people that the market contradicts, by margin",
-        frame_of(check.rejected_winners),
+        check.frame("rejected_winners"),
         "none: no decision of a person is among the pairs with the market against it",
     )
     print_line(f"picture: {check.picture}", "dim")

@@ -90,14 +90,14 @@ def print_run(document: RunDocument, details: Collection[str] = ()) -> None:
         print_part("spec", _spec_rows(document.spec), "")
     if "files" in details:
         _print_facts({name: value for name, value in run.items() if name not in RUN_FACTS})
-        print_part("policies", frame_of(document.policies), "no trained policy yet")
+        print_part("policies", document.frame("policies"), "no trained policy yet")
         for line in document.views:
             print_line(f"  {line}")
     if "events" in details:
-        events = frame_of(document.events)
+        events = document.frame("events")
         print_part("events", events if events.is_empty() else stage_rows(events), "no event yet")
     if document.figures:
-        print_figures(frame_of(document.figures))
+        print_figures(document.frame("figures"))
     else:
         print_part("figures", pl.DataFrame(), "none: the run is deleted" if run["deleted_at"] else "no verdict yet")
     for line in document.warnings:
@@ -149,7 +149,7 @@ def print_walk(answer: Answer) -> None:
     if run.kind == "forward":
         events = ledger.events(run.run_id).filter(pl.col("stage").is_in(ACCOUNT_STAGES), task_id=run.task_id)
         print_part("the account", stage_rows(events).drop("fold", "seed"), "no session since its tests")
-    print_figures(frame_of(answer.document.figures))
+    print_figures(answer.document.frame("figures"))
     print_line(f"run {run.run_id}: nvtrader runs show {short_id(run.run_id)}")
 
 
@@ -195,7 +195,7 @@ def print_windows(document: WindowsDocument) -> None:
 
     n_sessions = document.n_sessions
     rows = (
-        frame_of(document.accounts)
+        document.frame("accounts")
         .with_columns(
             pl.col("n_windows").map_elements("{:,}".format, pl.String),
             pl.col(WINDOW_RETURNS).map_elements("{:+.1%}".format, pl.String),
@@ -257,6 +257,7 @@ def _spec_rows(spec: Mapping[str, Any], prefix: str = "") -> pl.DataFrame:
 
 PAGES = {
     "list": print_list,
+    "curves": lambda answer: write_rows(answer.document.frame(), Format.TABLE),
     "compare": lambda answer: print_comparison(answer.document),
     "windows": lambda answer: print_windows(answer.document),
     "replay": print_walk,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from nvtrader_pipelines.components.document import frame_of, schema_of
+from nvtrader_pipelines.components.document import schema_of
 from nvtrader_pipelines.research.proposal_bounds import Adjustment
 from nvtrader_pipelines.research.sentences import format_trials
 from nvtrader_pipelines.research.session_documents import (
@@ -25,7 +25,7 @@ def print_space(space: SpaceDocument | DeltaSchema) -> None:
     if isinstance(space, DeltaSchema):
         write_json(space.root)
         return
-    write_rows(frame_of(space.knobs), Format.TABLE)
+    write_rows(space.frame("knobs"), Format.TABLE)
     for line in space.lines:
         print_line(line)
 

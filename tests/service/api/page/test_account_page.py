@@ -3,6 +3,7 @@
 import io
 from datetime import date
 
+import numpy as np
 import polars as pl
 import pytest
 from playwright.sync_api import expect
@@ -72,11 +73,20 @@ def test_long_table_has_its_newest_rows_and_a_link_to_all(traded, monkeypatch):
     assert 'href="/accounts/paper/orders.csv"' in text
 
 
+def test_plot_of_an_account_has_equity_references_and_drawdown_of_the_page(traded):
+    curves = Pipeline(traded.root).accounts.curves()
+    served = client_of(traded).get("/api/portfolio/curves").json()
+    equity, losses, *references = curves.plot().data
+    assert list(equity.y) == served["equity"]["account"] == curves.frame()["account"].to_list()
+    assert np.abs(losses.y).tolist() == served["drawdown"]
+    assert [trace.name for trace in references[::2]] == ["back_test", "equal_weight"]
+
+
 def test_account_that_never_traded_says_how_it_begins(client):
     answer = client.get("/accounts/paper")
     assert answer.status_code == 200
     assert "nvtrader trade --account paper" in answer.text
-    assert client.get("/accounts/paper/charts").status_code == 404
+    assert client.get("/api/portfolio/curves").status_code == 404
     assert client.get("/accounts/paper/orders.csv").text.startswith("session,symbol,side")
 
 
@@ -103,7 +113,7 @@ def test_account_of_a_market_that_is_gone_keeps_its_past(traded, page, tmp_path)
         store.tables.replace(table, to_frame(table, []), {})
     client = client_of(home)
     assert client.get("/accounts/paper").text == page
-    assert client.get("/accounts/paper/charts").json()["missing"]
+    assert client.get("/api/portfolio/curves").json()["missing"]
     assert client.get("/accounts/paper/names/AAA").status_code == 404
 
 

@@ -57,7 +57,7 @@ def test_page_of_a_run_has_its_verdict_folds_and_card(client, learned):
     ("path", "status"),
     [
         ("/lab/runs/none", 404),
-        ("/lab/runs/none/charts", 404),
+        ("/api/runs/none/curves", 404),
         ("/lab/runs/..%2f..%2fetc", 404),
         ("/lab/runs/<script>alert(1)</script>", 404),
         ("/lab/compare", 422),
@@ -101,7 +101,7 @@ def test_run_deleted_while_looked_at_keeps_its_verdict(built_home, learned, tmp_
     page = client.get(f"/lab/runs/{learned.run_id}")
     assert page.status_code == 200
     assert "deleted" in page.text
-    assert client.get(f"/lab/runs/{learned.run_id}/charts").json()["weights"] == []
+    assert client.get(f"/api/runs/{learned.run_id}/curves").json()["weights"] == []
     assert client.get(f"/lab/runs/{learned.run_id}/decisions/0").status_code == 404
     assert learned.run_id not in client.get("/lab").text
 

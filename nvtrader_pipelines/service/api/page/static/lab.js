@@ -38,8 +38,8 @@ function key(name, entries) { // [tone, dash, text, figure]
   }));
 }
 
-let curves; // of the run, read once
-const readCurves = () => (curves ??= read(`${location.pathname.replace(/\/$/, "")}/charts`));
+let curves; // of the run or the account, read once
+const readCurves = () => (curves ??= read(location.pathname.replace(/\/$/, "").replace(/^\/lab\/(.*)/, "/api/$1/curves").replace(/^\/accounts\//, "/api/portfolio/curves?account=")));
 const CHARTS = {
   async equity() {
     const { equity } = await readCurves();
@@ -122,9 +122,9 @@ const CHARTS = {
   async replay() { return player.chart(); },
   async compare() {
     const accounts = JSON.parse($("#data").textContent), style = (i) => [TONES[i % TONES.length], DASHES[i % DASHES.length]];
-    key("compare", accounts.map((account, i) => [...style(i), account.account, `${format(account.equity.at(-1), 1)}×`]));
+    key("compare", accounts.map((account, i) => [...style(i), account.policy, `${format(account.equity.at(-1), 1)}×`]));
     const traces = accounts.flatMap((account, i) => {
-      const [tone, dash] = style(i), line = { color: color(tone), dash, width: 1.75 }, shared = { x: account.sessions, mode: "lines", name: account.account };
+      const [tone, dash] = style(i), line = { color: color(tone), dash, width: 1.75 }, shared = { x: account.sessions, mode: "lines", name: account.policy };
       return [{ ...shared, y: account.equity, line, hovertemplate: "%{x}: %{y:.2f}×<extra>%{fullData.name}</extra>" }, { ...shared, y: account.drawdown.map((value) => -Math.abs(value)), yaxis: "y2", line: { ...line, width: 1 }, hovertemplate: "%{x}: %{y:.1%}<extra>%{fullData.name}</extra>" }];
     });
     return [traces, layout({ xaxis: axis({ showgrid: false, anchor: "y2" }), yaxis: axis({ type: "log", domain: [0.36, 1], ticksuffix: "×", nticks: 6 }), yaxis2: axis({ domain: [0, 0.3], tickformat: ".0%", nticks: 4 }) })];
