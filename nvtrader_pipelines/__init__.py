@@ -4,6 +4,7 @@ import sys
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -49,14 +50,22 @@ def __dir__() -> list[str]:
 
 
 class _GymnasiumFinder:
-    """Finder that imports the registration just before Gymnasium: earlier it would cost commands 0.1 s."""
+    """Finder that registers the environment once Gymnasium is imported: earlier it would cost commands 0.1 s."""
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         if name != "gymnasium":
             return None
         sys.meta_path.remove(self)
-        import_module(f"{__name__}.envs")
-        return find_spec(name)
+        spec = find_spec(name)
+        if spec and spec.loader:
+            execute = spec.loader.exec_module
+
+            def execute_and_register(module: ModuleType) -> None:
+                execute(module)
+                import_module(f"{__name__}.envs")
+
+            spec.loader.exec_module = execute_and_register
+        return spec
 
 
 if "gymnasium" in sys.modules:
