@@ -20,8 +20,10 @@ from nvtrader_pipelines.service.documents.catalogue import FAMILIES
 from nvtrader_pipelines.storage.specs import read_experiment
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import copy_home, expose_run, run_of, small_home
+from tests.research.sessions import a_journal, a_session, write_session
 from tests.service.api.conftest import AUTHORIZED, TOKEN, client_of
 from tests.service.api.page.test_browser import LOOKS, axe_findings
+from tests.service.api.servers import served
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[4]
@@ -32,6 +34,16 @@ PAGES = ("/lab", "/lab/components", "/lab/scoreboard")
 def learned(built_home):
     """Run of the shared home that learned."""
     return next(run for run in library_runs(Store(built_home)) if run.agent == "ppo")
+
+
+@pytest.fixture(scope="module")
+def changing(swept_home, fast_nvtrader, tmp_path_factory):
+    """Copy of the swept home with two searches, of which each test changes a part of its own, and its service's URL."""
+    home = copy_home(swept_home, tmp_path_factory.mktemp("lab") / "home")
+    write_session(home, a_session(), a_journal().lines)
+    write_session(home, a_session("20260301-090000-bbbb"), a_journal(4).lines)
+    with served(home, command=fast_nvtrader) as (_, url, _):
+        yield home, url
 
 
 def test_pages_name_their_own_files_only(client, learned):
@@ -180,9 +192,8 @@ def test_replay_of_a_run_names_its_parent_and_can_be_replayed(built_home, learne
     assert client.get(f"/lab/runs/{run.run_id}/decisions/{fold}").json()["decisions"]
 
 
-def test_library_filters_and_compares(serve, look, swept_home):
-    _, url, _ = serve(swept_home)
-    page = look(url, "/lab")
+def test_library_filters_and_compares(look, changing):
+    page = look(changing[1], "/lab")
     rows = page.locator("#runs tbody tr:visible")
     n_all = rows.count()
     page.locator("#of-agent").select_option("ppo")
@@ -197,6 +208,46 @@ def test_library_filters_and_compares(serve, look, swept_home):
     page.wait_for_url("**/lab/compare?*")
     expect(page.locator("#plot-compare .main-svg").first).to_be_attached()
     assert axe_findings(page) == []
+
+
+def test_click_on_a_header_sorts_by_value_with_missing_ones_last(look, changing):
+    page = look(changing[1], "/lab")
+    table = page.locator("#runs")
+    table.locator("tbody tr").first.evaluate("row => { row.querySelector('.ci b').textContent = ''; }")
+    table.locator(".ci b").nth(1).evaluate("cell => { cell.textContent = '10.5'; }")
+    table.locator(".ci b").nth(2).evaluate("cell => { cell.textContent = '\u22129.5'; }")
+    button = table.get_by_role("button", name="Net Sharpe")
+    for direction, numbers in (("descending", ["10.5", "\u22129.5"]), ("ascending", ["\u22129.5", "10.5"])):
+        button.focus()
+        page.keyboard.press("Enter")
+        expect(table.locator("[aria-sort]")).to_have_attribute("aria-sort", direction)
+        shown = table.locator(".ci b").all_inner_texts()
+        assert [text for text in shown if text in numbers] == numbers
+        assert shown[-1] == ""
+    table.get_by_role("button", name="Run").click()
+    names = table.locator("tbody th a").all_inner_texts()
+    assert names == sorted(names)
+    assert axe_findings(page) == []
+
+
+@pytest.mark.parametrize(("scheme", "width"), LOOKS)
+def test_page_of_a_search_draws_its_finished_trials(look, changing, scheme, width):
+    page = look(changing[1], "/lab/searches/20260302-090000-aaaa", width=width, scheme=scheme)
+    expect(page.locator("h2.lead")).to_have_text("26 finished trials, 2 infeasible, 1 known, 1 pruned, 1 failed")
+    for plot in ("parallel", "slices", "importances"):
+        page.locator(f"#plot-{plot}").scroll_into_view_if_needed()
+        expect(page.locator(f"#plot-{plot} .main-svg").first).to_be_attached()
+    expect(page.locator("#plot-importances .ytick")).to_have_text(["gamma", "lookback", "learning rate"])
+    assert axe_findings(page) == []
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_search_of_few_trials_has_a_sentence_in_place_of_pictures(look, changing, client):
+    page = look(changing[1], "/lab/searches/20260301")
+    expect(page.locator(".empty")).to_contain_text("at least 10 finished trials")
+    assert page.locator(".plot").count() == 0
+    assert client.get("/lab/searches/none").status_code == 404
+    assert client.get("/lab/searches/none/charts").status_code == 404
 
 
 def test_component_is_found_by_a_field(look, shared_url):

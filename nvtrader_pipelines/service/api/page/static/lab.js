@@ -120,6 +120,29 @@ const CHARTS = {
     return [traces, layout({ ...more, margin: { l: 48, r: 10, t: 20, b: 32 } })];
   },
   async replay() { return player.chart(); },
+  async parallel() { // Optuna's figure in the page's colors
+    const { data, layout: { annotations, shapes, xaxis } } = (await readCurves()).parallel, trials = data.filter(({ mode }) => mode === "lines").sort((a, b) => a.y[0] - b.y[0]); // the best on top
+    $("#plot-parallel").style.minWidth = `${4.5 * xaxis.ticktext.length}rem`;
+    return [trials.map((trial) => ({ ...trial, opacity: 1, line: { width: 1.5, color: color("--c-policy", 0.08 + 0.92 * trial.y[0] ** 3) } })), layout({
+      margin: { l: 64, r: 20, t: 12, b: 40 }, xaxis: axis({ ...xaxis, ticktext: xaxis.ticktext.map(words), tickangle: -30 }), yaxis: { visible: false, range: [-0.04, 1.06] },
+      annotations: annotations.map((mark) => ({ ...mark, bgcolor: color("--card", 0.75), font: { size: 11, color: color("--soft") } })), shapes: shapes.map((shape) => ({ ...shape, line: { color: color("--edge"), width: 1 } })) })];
+  },
+  async slices() {
+    const { data, layout: drawn } = (await readCurves()).slices, columns = narrow() ? 2 : 4, rows = Math.ceil(data.length / columns), more = {};
+    $("#plot-slices").style.height = `${12 * rows}rem`;
+    data.forEach((_, i) => {
+      const n = i ? i + 1 : "", { title, type } = drawn[`xaxis${n}`];
+      more[`xaxis${n}`] = axis({ type, nticks: 4, tickformat: type && "~e", tickangle: 0, title: { text: words(title.text), standoff: 4 } });
+      more[`yaxis${n}`] = axis({ nticks: 4, matches: i ? "y" : undefined, showticklabels: i % columns === 0 });
+    });
+    const tones = [[0, color("--c-policy", 0.3)], [1, color("--c-policy")]], marker = ({ marker }) => ({ size: 7, color: marker.color, colorscale: tones, line: { width: 0.5, color: color("--card") } });
+    return [data.map((trace) => ({ ...trace, marker: marker(trace), hovertemplate: "%{x:.4~g}: Sharpe ratio %{y:.2f}<extra></extra>" })), layout({ ...more, grid: { rows, columns, pattern: "independent", xgap: 0.1, ygap: 0.35 } })];
+  },
+  async importances() {
+    const { data: [bars] } = (await readCurves()).importances;
+    $("#plot-importances").style.height = `${4 + 1.6 * bars.y.length}rem`;
+    return [[{ ...bars, y: bars.y.map(words), text: bars.x.map((share) => percent(share, 0)), marker: { color: color("--c-policy") }, hovertemplate: "%{y}: %{x:.1%}<extra></extra>" }], layout({ xaxis: axis({ tickformat: ".0%", range: [0, 1.15 * Math.max(...bars.x)] }), yaxis: axis({ showgrid: false }) })];
+  },
   async compare() {
     const accounts = JSON.parse($("#data").textContent), style = (i) => [TONES[i % TONES.length], DASHES[i % DASHES.length]];
     key("compare", accounts.map((account, i) => [...style(i), account.policy, `${format(account.equity.at(-1), 1)}×`]));
@@ -208,7 +231,7 @@ async function listEpisodes() {
 // ---- numbers of an address: facts as a list, rows as tables
 const LINKS = { // what a cell leads to, by column
   run_id: (id) => `/lab/runs/${id}`, account: (name) => `/accounts/${name}`,
-  session_id: (id) => `/numbers?of=/api/searches/${id}/journal`, plan: (id) => `/numbers?of=/api/plans/${id}`, plan_id: (id) => `/numbers?of=/api/plans/${id}`,
+  session_id: (id) => `/lab/searches/${id}`, plan: (id) => `/numbers?of=/api/plans/${id}`, plan_id: (id) => `/numbers?of=/api/plans/${id}`,
 };
 const isRows = (value) => Array.isArray(value) && value.length > 0 && value.every((row) => row && typeof row === "object" && !Array.isArray(row));
 const isFacts = (value) => value !== null && typeof value === "object" && !Array.isArray(value);
@@ -227,6 +250,7 @@ function table(name, rows) {
   const region = element("div", { className: "scroll", tabIndex: 0 }, element("table", {}, element("thead", {}, head), element("tbody", {}, ...body)));
   region.setAttribute("role", "region");
   region.setAttribute("aria-label", words(name));
+  letSort(region);
   return region;
 }
 function describe(name, value) {
@@ -246,6 +270,26 @@ async function showNumbers() {
       root.append(element("a", { className: "small", textContent: "The next rows", href: `/numbers?of=${encodeURIComponent(more.pathname + more.search)}` }));
     }
   } catch (error) { root.replaceChildren(); fail(root.parentElement, error.message); }
+}
+
+// ---- tables that sort: a click on a header sorts by its column, numbers from the highest; missing values come last
+function valueOf(row, column) {
+  const cell = row.cells[column], shown = cell.textContent.trim();
+  return cell.classList.contains("n") ? parseFloat(shown.replaceAll(",", "").replaceAll(MINUS, "-")) : shown;
+}
+function sortBy(head) {
+  const isDown = head.ariaSort ? head.ariaSort === "ascending" : head.classList.contains("n"), body = head.closest("table").tBodies[0];
+  const rows = [...body.rows].map((row) => [valueOf(row, head.cellIndex), row]), isMissing = ([value]) => Number.isNaN(value) || value === "" || value === "–";
+  const compare = ([a], [b]) => (isDown ? -1 : 1) * (typeof a === "number" ? a - b : a.localeCompare(b, "en", { numeric: true }));
+  body.append(...[...rows.filter((row) => !isMissing(row)).sort(compare), ...rows.filter(isMissing)].map(([, row]) => row));
+  [...head.parentElement.cells].forEach((other) => { other.ariaSort = other === head ? (isDown ? "descending" : "ascending") : null; });
+}
+function letSort(sorted) {
+  $$("thead th", sorted).filter((head) => !$(".vh", head)).forEach((head) => {
+    const button = element("button", { type: "button", className: "sort" }, ...head.childNodes);
+    button.addEventListener("click", () => sortBy(head));
+    head.append(button);
+  });
 }
 
 // ---- library and components: filters
@@ -297,6 +341,7 @@ document.addEventListener("keydown", (event) => {
 // ---- start
 setTheme();
 $$(".plot").forEach((plot) => near.observe(plot));
+$$("table[data-sort]").forEach(letSort);
 for (const query of ["(prefers-color-scheme: dark)", "(max-width: 48rem)"]) matchMedia(query).addEventListener("change", () => drawn.forEach(draw));
 if ($("#filters")) {
   for (const kind of ["input", "change"]) document.addEventListener(kind, chooseRuns);
