@@ -1,5 +1,6 @@
 """Study of a search session: proposals, the results that proposers learn from, and its export to Optuna."""
 
+import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # imported in functions, since Optuna is slow to import
     from optuna.trial import FrozenTrial
 
 MIN_RESULTS = 2  # different ones, that importances can explain
+MIN_DRAWN = 10  # different results, that figures can show
 N_DRAWS = 16  # of an outlook
 POOR_SHARPE = -10.0  # of a proposal without a result: below every portfolio's, and finite, as proposers need it
 
@@ -204,6 +206,50 @@ def knob_importances(lines: Iterable[Line], knobs: Sequence[Knob]) -> dict[str, 
         study = create_study(direction="maximize")
         study.add_trials(trials)
         return get_param_importances(study)
+
+
+def drawn_knobs(lines: Iterable[Line], knobs: Sequence[Knob]) -> list[Knob]:
+    """Knobs that figures of a journal show: those that its finished trials have at different values.
+
+    Raises:
+        ValueError: if figures of so few trials or knobs would show nothing.
+    """
+    finished = [line for line in lines if isinstance(line, TrialJudged) and is_finished(line)]
+    varied = [knob for knob in knobs if len({line.knobs[knob.name] for line in finished}) > 1]
+    n_results = len({line.sharpe for line in finished})
+    if n_results < MIN_DRAWN:
+        raise ValueError(
+            f"pictures need at least {MIN_DRAWN} finished trials with different results, but there are {n_results}; "
+            "look again once the search has more"
+        )
+    if len(varied) < 2:
+        raise ValueError(
+            f"pictures need two knobs or more that trials vary, but these vary {len(varied)}; their journal has all"
+        )
+    return varied
+
+
+def is_finished(row: TrialJudged) -> bool:
+    """Whether a trial was validated on all folds."""
+    return row.sharpe is not None and row.status != "pruned"
+
+
+def study_figures(lines: Iterable[Line], knobs: Sequence[Knob]) -> dict[str, Any]:
+    """Draw a journal's finished trials by Optuna: figures of Plotly as JSON, without its template.
+
+    Args:
+        lines: of the journal.
+        knobs: those of `drawn_knobs`.
+    """
+    from optuna import create_study
+    from optuna.visualization import plot_parallel_coordinate, plot_param_importances, plot_slice
+
+    plots = {"parallel": plot_parallel_coordinate, "slices": plot_slice, "importances": plot_param_importances}
+    with _quiet():
+        study = create_study(direction="maximize")
+        study.add_trials(_trials_of(lines, knobs))
+        figures = {name: plot(study, target_name="Sharpe ratio") for name, plot in plots.items()}
+    return {name: json.loads(figure.update_layout(template=None).to_json()) for name, figure in figures.items()}
 
 
 def _trials_of(lines: Iterable[Line], knobs: Sequence[Knob]) -> "list[FrozenTrial]":

@@ -20,7 +20,7 @@ from nvtrader_pipelines.research.proposers import (
     RandomProposer,
     SpaceExhausted,
 )
-from nvtrader_pipelines.research.study import POOR_SHARPE, Study, export_study, objective
+from nvtrader_pipelines.research.study import POOR_SHARPE, Study, drawn_knobs, export_study, objective, study_figures
 from nvtrader_pipelines.research.verdict import Standing
 from nvtrader_pipelines.storage.errors import StorageError
 
@@ -369,3 +369,25 @@ def test_export_refuses_an_existing_file(tmp_path):
     with pytest.raises(StorageError):
         export_study([], KNOBS_4, path)
     assert path.read_bytes() == b"mine"
+
+
+@pytest.mark.slow
+def test_figures_show_finished_trials_and_knobs_that_vary():
+    rng = np.random.default_rng(0)
+    base = {knob.name: knob.low for knob in KNOBS_4}
+    rows = [row(n, base | {"cvar_alpha": rng.uniform(0.85, 0.99), "n_scenarios": 1000 + n}) for n in range(12)]
+    rows += [row(12, base, status="infeasible", sharpe=None, knobs={}), row(13, base, status="pruned")]
+    knobs = drawn_knobs(rows, KNOBS_4)
+    assert [knob.name for knob in knobs] == ["cvar_alpha", "n_scenarios"]
+    figures = study_figures(rows, knobs)
+    assert [len(trace["x"]) for trace in figures["slices"]["data"]] == [12, 12]
+    assert sum(figures["importances"]["data"][0]["x"]) == pytest.approx(1)
+    assert sum(trace["mode"] == "lines" for trace in figures["parallel"]["data"]) == 12
+
+
+@pytest.mark.parametrize(
+    "rows", [[row(n, {"a": n, "b": n}) for n in range(9)], [row(n, {"a": n, "b": 0}) for n in range(20)]]
+)
+def test_figures_of_few_trials_or_of_one_knob_are_refused(rows):
+    with pytest.raises(ValueError, match="pictures need"):
+        drawn_knobs(rows, [Knob(name, "", "", 0, 30, is_whole=True) for name in "ab"])

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -14,6 +15,9 @@ from nvtrader_pipelines.evaluation.formats import UNKNOWN
 from nvtrader_pipelines.evaluation.verdict_tables import reported_period
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.policy_cards import find_policy
+from nvtrader_pipelines.research.journal import TrialJudged
+from nvtrader_pipelines.research.recorded_session import read_session
+from nvtrader_pipelines.research.study import drawn_knobs, is_finished, study_figures
 from nvtrader_pipelines.runs.drafts import CheckedDraft, check_draft, format_draft
 from nvtrader_pipelines.runs.experiment_list import list_experiments
 from nvtrader_pipelines.runs.run_charts import Replay, has_learned, replay, tested_folds
@@ -39,6 +43,7 @@ from nvtrader_pipelines.storage.spec_versions import version_content
 
 routes = router("page")
 Text = Annotated[str, Query(max_length=200)]
+SessionId = Annotated[str, Path(max_length=100)]
 MAX_COMPARED = 8  # runs
 MAX_NAME = 63
 GROUPS = {
@@ -191,6 +196,41 @@ def draw_sheet(shared: Shared, policy: Annotated[str, Path(max_length=200)], run
     with refusing(NotFoundError):
         picture = shared.answers.keep(("tear-sheet", run, policy), read)
     return Response(picture, media_type="image/png")
+
+
+@routes.get("/lab/searches/{session_id}", include_in_schema=False)
+def show_search(shared: Shared, session_id: SessionId) -> Response:
+    """Show which knobs a search tried, with the results of its trials."""
+    try:
+        recorded = read_session(shared.store.searches.find(session_id))
+    except StorageError as error:
+        return show(shared, "problem", 404, title="There is no such search", problem=error)
+    trials = [line for line in recorded.lines if isinstance(line, TrialJudged)]
+    problem = ""
+    try:
+        drawn_knobs(recorded.lines, recorded.session.spec.space().knobs)
+    except ValueError as error:
+        problem = str(error)
+    return show(
+        shared,
+        "search",
+        session=recorded.session,
+        n_finished=sum(map(is_finished, trials)),
+        others=Counter(trial.status for trial in trials if not is_finished(trial)),
+        problem=problem,
+    )
+
+
+@routes.get("/lab/searches/{session_id}/charts", include_in_schema=False)
+def search_charts(shared: Shared, session_id: SessionId) -> Response:
+    """Figures of the trials of a search, as JSON of Plotly."""
+
+    def read() -> dict[str, Any]:
+        recorded = read_session(shared.store.searches.find(session_id))
+        return study_figures(recorded.lines, drawn_knobs(recorded.lines, recorded.session.spec.space().knobs))
+
+    with refusing(NotFoundError):
+        return shared.answers.get(("lab/search", session_id), read)
 
 
 @routes.get("/lab/runs/{run}", include_in_schema=False)
