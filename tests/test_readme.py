@@ -22,7 +22,7 @@ PAGES = [
     *sorted(DOCS.glob("reference/*.md")),
 ]
 # nothing trades or searches in the built home
-MAY_BE_EMPTY = {"silver.quarantine", "portfolio.fills", "research.trials", "ledger.looks"}
+MAY_BE_EMPTY = {"silver.quarantine", "portfolio.fills", "research.trials", "ledger.looks", "ledger.annotations"}
 STAND_INS = {"ppo-growth": "tiny"}  # what the built home has in place of an experiment of minutes
 OWN = "my-first"  # the experiment that a reader writes
 RULE = {"kind": "momentum", "months": 2}  # in place of a training of minutes

@@ -12,6 +12,7 @@ from nvtrader_pipelines.evaluation.account_statistics import Leverage
 from nvtrader_pipelines.evaluation.guard_telemetry import GuardTelemetry
 from nvtrader_pipelines.evaluation.session_windows import WINDOW_DISTRIBUTION
 from nvtrader_pipelines.evaluation.short_samples import mask_short
+from nvtrader_pipelines.runs.annotations import Annotation, read_annotation
 from nvtrader_pipelines.runs.run_queries import (
     KEYS,
     LISTED_RUNS,
@@ -71,6 +72,7 @@ class RunDocument(Document):
 
     verdict: str
     run: ShownRun
+    annotation: Annotation
     spec: dict[str, Any]  # of its version, as registered
     figures: tuple[Figures, ...]  # by account and period
     policies: tuple[PolicyFile, ...]
@@ -151,6 +153,7 @@ def run_document(store: Store, run: LedgerRun) -> RunDocument:
     return RunDocument(
         verdict=run_verdict(store, run, figures),
         run=ShownRun.model_validate({**dict(run), "status": run.shown_status}),
+        annotation=read_annotation(store, run.run_id),
         spec=version_content(store.ledger, run.partition_key),
         policies=rows_of(PolicyFile, store.ledger.policies(run.run_id)),
         figures=rows_of(Figures, with_openings(store, figures)),

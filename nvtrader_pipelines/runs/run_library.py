@@ -27,6 +27,7 @@ class LibraryRun(Document):
     claim: Claim
     started_at: datetime
     message: str | None
+    tags: str  # separated by a comma and a blank
 
 
 def library_runs(store: Store) -> list[LibraryRun]:

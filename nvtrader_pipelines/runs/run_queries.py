@@ -27,6 +27,7 @@ LISTED_RUNS = TableSchema(
     schema.polars_schema(schema.RUNS).only(*LIST_COLUMNS),
     EVALUATIONS.schema.only(*LIST_FIGURES),
     RUNS.schema.only("validation_only"),
+    schema.polars_schema(schema.ANNOTATIONS).only("tags"),
 )
 COMPARED_COLUMNS = ("run_id", "partition_key", "kind", "status", "window_first", "window_last")
 SAME_SHARPE = 1e-9
@@ -86,7 +87,8 @@ def list_runs(store: Store, *, everything: bool = False) -> pl.DataFrame:
         runs = runs.filter(~name.is_in(list(store.ledger.archived_names())))
     marks = walk_forward_runs(store, ["run_id", "validation_only"])
     listed = runs.join(figures, on="run_id", how="left").join(marks, on="run_id", how="left")
-    return listed.with_columns(pl.col("validation_only").fill_null(value=False)).sort("started_at", descending=True)
+    listed = listed.join(store.ledger.annotations().select("run_id", "tags"), on="run_id", how="left")
+    return listed.with_columns(pl.col("validation_only").fill_null(value=False), pl.col("tags").fill_null("")).sort("started_at", descending=True)
 
 
 def verdict_rows(store: Store, run_id: str) -> pl.DataFrame:

@@ -136,7 +136,7 @@ def _options(parameter: Parameter) -> list[inspect.Parameter]:
     """Argument or option of a parameter; of settings, an option for each field, None if it is not given."""
     if fields := _fields(parameter):
         return [option for field in fields for option in _options(field)]
-    kind: Any = parameter.kind
+    kind: Any = get_args(parameter.kind)[0] if get_origin(parameter.kind) is Annotated else parameter.kind
     settings: dict[str, Any] = {"help": parameter.description}
     if kind is int:
         bounds = {EDGES[name][0]: bound + EDGES[name][1] for name, bound in parameter.bounds.items()}

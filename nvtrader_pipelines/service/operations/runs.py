@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from pydantic import Field
 
+from nvtrader_pipelines.components.text import Text
 from nvtrader_pipelines.service.operations.arguments import OUTPUT, Picture, RunName
 from nvtrader_pipelines.service.operations.operation import AT_LEAST_ONE, Family, Flags, operation
 from nvtrader_pipelines.service.output_paths import picture_path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from nvtrader_pipelines.experiments.progress import Progress
+    from nvtrader_pipelines.runs.annotations import Annotation
     from nvtrader_pipelines.runs.run_charts import RunCharts
     from nvtrader_pipelines.runs.run_comparison import ComparisonDocument
     from nvtrader_pipelines.runs.run_deletion import Deletion
@@ -205,6 +207,31 @@ class Runs(Family):
         deletion = self.plan_deletion(run)
         delete_run(self.store, deletion, MlflowTracking.at(self.store.home).delete)
         return DeletedRun.model_validate({**vars(deletion), "run": deletion.run.run_id, "kept": deletion.remainder})
+
+    @operation(
+        "nvtrader runs annotate ppo-residual --tags 'paper, baseline' --note 'first with costs of 10 bps'",
+        "nvtrader runs annotate 3f2a --tags ''",
+        route="POST /api/runs/{run}/annotation",
+        writes=True,
+    )
+    def annotate(
+        self,
+        run: RunName,
+        *,
+        tags: Annotated[
+            Text | None, Field(description="Tags, separated by commas, in place of the earlier ones; empty: none.")
+        ] = None,
+        note: Annotated[Text | None, Field(description="Note in place of the earlier one; empty: none.")] = None,
+    ) -> "Annotation":
+        """Tag a run or write a note on it; its results and its identity stay.
+
+        Raises:
+            NotFoundError: if no run or several runs match.
+        """
+        from nvtrader_pipelines.runs.annotations import annotate_run
+        from nvtrader_pipelines.runs.run_queries import find_run_by_name
+
+        return annotate_run(self.store, find_run_by_name(self.store.ledger, run).run_id, tags, note)
 
     def plan_deletion(self, run: str) -> "Deletion":
         """Find what the deletion of a run removes.

@@ -31,6 +31,7 @@ from nvtrader_pipelines.storage.ledger.run_rows import (
     running_row,
 )
 from nvtrader_pipelines.storage.ledger.schema import (
+    ANNOTATIONS,
     EVENTS,
     POLICIES,
     RUNS,
@@ -305,6 +306,22 @@ class Ledger:
             if not connection.execute(sa.update(RUNS).where(*idle).values(deleted_at=first)).rowcount:
                 raise StorageError(f"run {run_id} is running; stop it before it is deleted")
         return self.run(run_id)
+
+    def annotate(self, run_id: str, tags: str, note: str) -> None:
+        """Record tags and a note of a run in place of earlier ones.
+
+        Raises:
+            StorageError: if the run has not begun.
+        """
+        with self._database.transaction() as connection:
+            _require_run(connection, run_id)
+            insert = insert_into(connection, ANNOTATIONS).values(run_id=run_id, tags=tags, note=note)
+            update = {"tags": tags, "note": note}
+            connection.execute(insert.on_conflict_do_update(index_elements=["run_id"], set_=update))
+
+    def annotations(self) -> pl.DataFrame:
+        """Tags and notes of the annotated runs."""
+        return self._frame(ANNOTATIONS, sa.select(ANNOTATIONS))
 
     def policies(self, run_id: str) -> pl.DataFrame:
         """Policy files of a run, sorted by fold and seed."""

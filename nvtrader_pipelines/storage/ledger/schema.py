@@ -7,8 +7,8 @@ import sqlalchemy as sa
 
 from nvtrader_pipelines.components.columns import UTC_TIME, Column, TableSchema
 
-HEAD = "0.4.0"  # revision that this code needs
-EARLIER_REVISIONS = ("0.3.0", "0.2.0")  # revisions that opening the ledger migrates
+HEAD = "0.5.0"  # revision that this code needs
+EARLIER_REVISIONS = ("0.4.0", "0.3.0", "0.2.0")  # revisions that opening the ledger migrates
 VERSION_TABLE = "ledger_schema"  # holds the revision of a database
 METADATA = sa.MetaData()
 Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite only autoincrements an INTEGER
@@ -122,7 +122,14 @@ LOOKS = sa.Table(
     sa.Column("look", sa.Integer, nullable=False, doc="number of the look at these data, from 1"),
     sa.Column("opened_at", UtcTime, nullable=False, doc="when it was opened, before the window was read"),
 )
-TABLES = (SPECS, VERSIONS, RUNS, POLICIES, EVENTS, LOOKS)
+ANNOTATIONS = sa.Table(
+    "annotations",
+    METADATA,
+    sa.Column("run_id", sa.Text, sa.ForeignKey("runs.run_id"), primary_key=True, doc="run that a person annotated"),
+    sa.Column("tags", sa.Text, nullable=False, doc="tags, separated by a comma and a blank; empty without any"),
+    sa.Column("note", sa.Text, nullable=False, doc="note on the run; empty without one"),
+)
+TABLES = (SPECS, VERSIONS, RUNS, POLICIES, EVENTS, LOOKS, ANNOTATIONS)
 
 
 def polars_schema(table: sa.Table) -> TableSchema:

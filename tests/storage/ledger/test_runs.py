@@ -124,7 +124,7 @@ def test_runs_are_listed_latest_first(ledger):
 
 def test_new_ledger_has_empty_typed_tables(ledger):
     tables = ledger.tables()
-    assert list(tables) == ["specs", "versions", "runs", "policies", "events", "looks"]
+    assert list(tables) == ["specs", "versions", "runs", "policies", "events", "looks", "annotations"]
     assert tables["runs"].schema["window_first"] == pl.Date()
     assert all(frame.is_empty() for frame in tables.values())
 

@@ -115,7 +115,7 @@ def test_ledger_tables_can_be_queried_with_comments(store, home):
     assert (found["partition_key"].item(), found["name"].item()) == (key, "a")
     assert found.schema["created_at"] == pl.Datetime("us", "Etc/UTC")
     names = query_views(store, "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'ledger' ORDER BY ALL")
-    assert names["table_name"].to_list() == ["events", "looks", "policies", "runs", "specs", "versions"]
+    assert names["table_name"].to_list() == ["annotations", "events", "looks", "policies", "runs", "specs", "versions"]
     comment = "SELECT comment FROM duckdb_columns() WHERE table_name = 'versions' AND column_name = 'partition_key'"
     assert query_views(store, comment).item() == "name@hash8"
 

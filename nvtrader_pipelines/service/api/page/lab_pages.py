@@ -92,6 +92,7 @@ def show_library(shared: Shared, experiment: Text = "", compare: Text = "") -> R
         compared=compare,
         agents=sorted({run.agent for run in runs if run.agent}),
         sources=sorted({run.source for run in runs if run.source}),
+        tags=sorted({tag for run in runs for tag in run.tags.split(", ") if tag}),
         verdicts=[verdict for verdict in Claim if any(run.claim == verdict for run in runs)],
     )
 
@@ -277,6 +278,7 @@ def _run_values(shared: Context, row: LedgerRun) -> dict[str, Any]:
         "experiment": row.partition_key.partition("@")[0],
         "run": document.run,
         "verdict": document.verdict,
+        "annotation": document.annotation,
         "description": document.spec.get("description", ""),
         "splitter": document.spec["splitter"]["kind"].replace("_", "-"),
         "warnings": document.warnings,

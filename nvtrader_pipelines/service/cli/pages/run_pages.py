@@ -86,6 +86,7 @@ def print_run(document: RunDocument, details: Collection[str] = ()) -> None:
     run = document.run.model_dump(mode="json")
     wide_console().print(f"{document.verdict}\n", style="bold")
     _print_facts({**{name: run[name] for name in RUN_FACTS}, **exposure_facts(document)})
+    _print_facts({name: value or None for name, value in document.annotation if name != "run_id"})
     if "spec" in details:
         print_part("spec", _spec_rows(document.spec), "")
     if "files" in details:

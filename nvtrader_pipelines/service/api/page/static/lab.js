@@ -295,7 +295,7 @@ function letSort(sorted) {
 // ---- library and components: filters
 function chooseRuns() {
   const wanted = $("#wanted").value.trim().toLowerCase(), chosen = $$("[data-of]").map(({ dataset, value }) => [dataset.of, value]);
-  const rows = $$("#runs tbody tr"), isShown = (row) => row.textContent.toLowerCase().includes(wanted) && chosen.every(([name, value]) => !value || row.dataset[name] === value);
+  const rows = $$("#runs tbody tr"), isShown = (row) => row.textContent.toLowerCase().includes(wanted) && chosen.every(([name, value]) => !value || row.dataset[name] === value || (name === "tags" && row.dataset.tags.split(", ").includes(value)));
   rows.forEach((row) => { row.hidden = !isShown(row); });
   $$("#versions tbody tr").forEach((row) => { row.hidden = !row.textContent.toLowerCase().includes(wanted); });
   $("#none").hidden = rows.some(({ hidden }) => !hidden);
