@@ -88,7 +88,9 @@ def list_runs(store: Store, *, everything: bool = False) -> pl.DataFrame:
     marks = walk_forward_runs(store, ["run_id", "validation_only"])
     listed = runs.join(figures, on="run_id", how="left").join(marks, on="run_id", how="left")
     listed = listed.join(store.ledger.annotations().select("run_id", "tags"), on="run_id", how="left")
-    return listed.with_columns(pl.col("validation_only").fill_null(value=False), pl.col("tags").fill_null("")).sort("started_at", descending=True)
+    return listed.with_columns(pl.col("validation_only").fill_null(value=False), pl.col("tags").fill_null("")).sort(
+        "started_at", descending=True
+    )
 
 
 def verdict_rows(store: Store, run_id: str) -> pl.DataFrame:

@@ -150,7 +150,7 @@ class Experiments(Family):
 
         return experiment_document(self.store, experiment)
 
-    @operation("nvtrader experiments archive my-first my-second")
+    @operation("nvtrader experiments archive my-first my-second", route="POST /api/experiments/archive")
     def archive(self, *names: Name) -> "ArchivedExperiments":
         """Hide experiments from lists, sensors and `materialize`; their files, runs and trials stay.
 
@@ -159,7 +159,7 @@ class Experiments(Family):
         """
         return self._set_archived(names, archived=True)
 
-    @operation("nvtrader experiments unarchive my-first")
+    @operation("nvtrader experiments unarchive my-first", route="POST /api/experiments/unarchive")
     def unarchive(self, *names: Name) -> "ArchivedExperiments":
         """Put archived experiments back."""
         return self._set_archived(names, archived=False)

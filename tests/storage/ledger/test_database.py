@@ -154,7 +154,7 @@ def test_other_tables_in_the_same_postgres_are_untouched(server, home, monkeypat
     with database.connection() as connection:
         tables = sa.inspect(connection).get_table_names("public"), sa.inspect(connection).get_table_names("ledger")
     assert tables[0] == ["runs"]
-    assert set(tables[1]) == {"specs", "versions", "runs", "policies", "events", "looks", VERSION_TABLE}
+    assert set(tables[1]) == {"specs", "versions", "runs", "policies", "events", "looks", "annotations", VERSION_TABLE}
 
 
 @pytest.mark.slow

@@ -52,11 +52,21 @@ def test_execution_continued_in_another_step_is_the_same_attempt(ledger):
     assert ledger.run(RUN_ID).attempts == 2
 
 
+def test_annotation_replaces_the_earlier_one_and_leaves_the_row(ledger):
+    ledger.begin(run_row(ledger))
+    before = ledger.run(RUN_ID)
+    ledger.annotate(RUN_ID, "paper", "first")
+    ledger.annotate(RUN_ID, "paper, baseline", "")
+    assert ledger.annotations().rows() == [(RUN_ID, "paper, baseline", "")]
+    assert ledger.run(RUN_ID) == before
+
+
 def test_run_that_has_not_begun_is_refused(ledger):
     attempts = [
         lambda: ledger.record_event(event()),
         lambda: ledger.finish(RUN_ID, "done"),
         lambda: ledger.record_policies(RUN_ID, {}, "d"),
+        lambda: ledger.annotate(RUN_ID, "", ""),
         lambda: ledger.run(RUN_ID),
     ]
     for attempt in attempts:

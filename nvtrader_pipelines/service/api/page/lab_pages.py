@@ -40,6 +40,7 @@ from nvtrader_pipelines.storage.documents import MAX_BYTES, parse_document
 from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.ledger import LedgerRun
 from nvtrader_pipelines.storage.spec_versions import version_content
+from nvtrader_pipelines.storage.specs import read_experiments
 
 routes = router("page")
 Text = Annotated[str, Query(max_length=200)]
@@ -77,10 +78,11 @@ SECTIONS = {
 
 
 @routes.get("/lab", include_in_schema=False)
-def show_library(shared: Shared, experiment: Text = "", compare: Text = "") -> Response:
+def show_library(shared: Shared, experiment: Text = "", compare: Text = "", *, everything: bool = False) -> Response:
     """Show experiments with their versions, and runs, which can be filtered and compared."""
     runs = library_runs(shared.store)
-    versions, problems, _ = list_experiments(shared.store)
+    versions, problems, n_hidden = list_experiments(shared.store, everything=everything)
+    files = read_experiments(shared.home).specs
     return show(
         shared,
         "library",
@@ -88,6 +90,10 @@ def show_library(shared: Shared, experiment: Text = "", compare: Text = "") -> R
         runs=[run.model_dump() for run in runs],
         versions=versions.to_dicts(),
         problems=problems,
+        everything=everything,
+        n_hidden=n_hidden,
+        archived=shared.store.ledger.archived_names(),
+        variants={variant.name for spec in files for variant in spec.variants() if variant.name != spec.name},
         wanted=experiment,
         compared=compare,
         agents=sorted({run.agent for run in runs if run.agent}),

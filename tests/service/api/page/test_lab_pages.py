@@ -22,7 +22,7 @@ from nvtrader_pipelines.storage.store import Store
 from tests.homes import copy_home, expose_run, run_of, small_home
 from tests.research.sessions import a_journal, a_session, write_session
 from tests.service.api.conftest import AUTHORIZED, TOKEN, client_of
-from tests.service.api.page.test_browser import LOOKS, axe_findings
+from tests.service.api.page.test_browser import LOOKS, MARKUP, axe_findings
 from tests.service.api.servers import served
 
 pytestmark = pytest.mark.slow
@@ -248,6 +248,44 @@ def test_search_of_few_trials_has_a_sentence_in_place_of_pictures(look, changing
     assert page.locator(".plot").count() == 0
     assert client.get("/lab/searches/none").status_code == 404
     assert client.get("/lab/searches/none/charts").status_code == 404
+
+
+def test_tags_and_note_are_saved_shown_as_text_and_filter_the_library(look, changing):
+    page = look(changing[1], "/lab/runs/tiny")
+    for tags, note in (("paper,  <b>, paper", f"line\n{MARKUP[0]}"), ("paper, <b>", "")):
+        page.get_by_text("tags and a note").click()
+        page.get_by_label("Tags").fill(tags)
+        page.get_by_label("Note").fill(note)
+        with page.expect_navigation():
+            page.get_by_role("button", name="Save").click()
+        expect(page.locator("#verdict .chip")).to_have_text(["paper", "<b>"])
+        expect(page.locator("#verdict .text")).to_have_text([note] if note else [])
+    page.goto(f"{changing[1]}/lab")
+    page.locator("#of-tags").select_option("<b>")
+    expect(page.locator("#runs tbody tr:visible th a")).to_have_text(["tiny"])
+    assert page.evaluate("window.hacked") is None
+    assert axe_findings(page) == []
+
+
+@pytest.mark.parametrize("body", [{"note": "x" * 1001}, {"tags": "\x1b[2J"}, {"tags": ["a"]}])
+def test_annotation_that_is_too_long_or_not_text_is_refused(client, body):
+    answer = client.post("/api/runs/tiny/annotation", json=body, headers=AUTHORIZED)
+    assert answer.status_code == 422
+    assert next(iter(body)) in answer.json()["detail"]
+    assert client.get("/api/runs/tiny").json()["annotation"]["note"] == ""
+
+
+def test_experiment_is_archived_and_taken_back_in_the_library(look, changing):
+    home, url = changing
+    page = look(url, "/lab")
+    assert page.get_by_role("button", name="Archive sweep-").count() == 0  # its variants go with it
+    page.get_by_role("button", name="Archive sweep").click()
+    expect(page.locator("#versions")).not_to_contain_text("sweep")
+    assert len(Store(home).ledger.archived_names()) == 3
+    page.get_by_role("link", name="Show archived").click()
+    page.get_by_role("button", name="Unarchive sweep").click()
+    expect(page.locator("#versions .chip")).to_have_count(0)
+    assert Store(home).ledger.archived_names() == set()
 
 
 def test_component_is_found_by_a_field(look, shared_url):

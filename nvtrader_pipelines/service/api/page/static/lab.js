@@ -324,6 +324,7 @@ document.addEventListener("submit", async (event) => {
   if (!form.dataset.post) return;
   event.preventDefault();
   const body = Object.fromEntries(new FormData(form));
+  if ("names" in body) body.names = [body.names];
   if ("engaged" in body) body.engaged = body.engaged === "true";
   if (body.engaged && !body.reason) body.reason = "halted on the page";
   try { await post(form.dataset.post, body); location.reload(); } catch (error) { fail(form, error.message); }
