@@ -48,7 +48,7 @@ SessionId = Annotated[str, Path(max_length=100)]
 MAX_COMPARED = 8  # runs
 MAX_NAME = 63
 GROUPS = {
-    "name": "Experiment",
+    "name": "First settings",
     "market": "Market",
     "environment": "Environment",
     "agent": "Agent",

@@ -321,6 +321,8 @@ def test_builder_begins_like_a_version_and_shows_problems_beside_fields(look, sh
     page = look(shared_url, f"/lab/build?like={learned.partition_key}")
     expect(page.locator("#state")).to_contain_text(f"valid: {learned.experiment}-2@")
     assert axe_findings(page) == []
+    page.get_by_text("All settings", exact=True).last.click()
+    assert axe_findings(page) == []
     lookback = page.locator("#field-environment-lookback")
     lookback.fill("999")
     lookback.press("Tab")
@@ -333,7 +335,8 @@ def test_builder_begins_like_a_version_and_shows_problems_beside_fields(look, sh
     expect(page.locator("#state")).to_contain_text("valid:")
     expect(page.locator("#yaml")).to_have_value(re.compile(r"lookback: 7\n"))
     page.reload()
-    expect(page.locator("#field-environment-lookback")).to_have_value("7")
+    expect(lookback).to_have_value("7")
+    expect(lookback).to_be_hidden()
     expect(page.locator("#yaml")).to_have_value(re.compile(r"lookback: 7\n"))
 
 
@@ -343,13 +346,13 @@ def test_yaml_and_form_of_the_builder_are_one_experiment(look, shared_url, learn
     yaml.fill(re.sub(r"rebal_freq: \d+", "rebal_freq: 3", yaml.input_value()))
     yaml.press("Tab")
     expect(page.locator("#field-environment-rebal_freq")).to_have_value("3")
-    page.locator("#field-agent select").first.select_option("equal_weight")
-    expect(page.locator(".error[data-path='seeds']")).to_contain_text("one seed")
+    page.get_by_label("Agent").select_option("equal_weight")
+    expect(page.locator(".error[data-path='seeds']")).to_contain_text("one seed")  # All settings open by it
     page.locator("#field-seeds").fill("0")
     page.locator("#field-seeds").press("Tab")
     expect(page.locator("#state")).to_contain_text("valid:")
     n_rewards = page.locator("#field-environment-rewards > fieldset").count()
-    page.locator("#field-environment").get_by_role("button", name="Add to rewards").click()
+    page.get_by_role("button", name="Add to rewards").click()
     expect(page.locator("#field-environment-rewards > fieldset")).to_have_count(n_rewards + 1)
     with page.tolerant():
         yaml.fill("<script>window.hacked=1</script>: [")
@@ -398,6 +401,7 @@ def test_form_of_the_builder_shows_the_resolved_spec(serve, look, home):
 def test_field_that_is_left_out_by_default_is_changed_and_changed_back(serve, look, home):
     _, url, _ = serve(home)
     page = look(url, "/lab/build")
+    page.get_by_text("All settings", exact=True).last.click()
     select, yaml = page.locator("#field-environment-pipeline"), page.locator("#yaml")
     expect(select).to_have_value("false")
     select.select_option("true")
@@ -408,6 +412,20 @@ def test_field_that_is_left_out_by_default_is_changed_and_changed_back(serve, lo
     expect(financing).to_have_value("margin_loan")
     financing.select_option("gross_above_one")
     expect(yaml).to_have_value(re.compile(r"kind: gross_above_one\n"))
+
+
+def test_builder_begins_with_few_fields_and_says_labels_and_bounds_in_words(look, shared_url, learned):
+    page = look(shared_url, f"/lab/build?like={learned.partition_key}")
+    labels = page.locator("#draft > .fields label").all_inner_texts()
+    assert labels[:5] == ["Name", "Source", "Symbols", "Agent", "Total timesteps total_timesteps"]
+    expect(page.locator("#field-environment-rewards")).to_be_visible()
+    page.get_by_text("All settings", exact=True).last.click()
+    field = page.locator(".field", has=page.locator("#field-agent-gae_lambda"))
+    expect(field.locator("label")).to_have_text("GAE lambda gae_lambda")
+    expect(field.locator("small")).to_contain_text("between 0 and 1")
+    hints = " ".join(page.locator("#draft small").all_inner_texts())
+    assert "a whole number between 5 and 60" in hints  # of lookback
+    assert "undefined" not in hints
 
 
 @pytest.mark.parametrize(

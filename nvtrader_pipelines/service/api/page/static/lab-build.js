@@ -6,6 +6,13 @@ delete schema.properties.extends; // of files only
 let content, checking;
 const panel = $("#preview");
 const opened = new Set(["field-market", "field-environment", "field-agent"]);
+const FIRST = ["field-name", "field-market-source", "field-market-symbols", "kind-agent", "field-agent-total_timesteps", "kind-splitter", "field-splitter-test_first", "field-splitter-first_test", "field-splitter-test_months", "field-environment-turnover_cost_bps", "field-environment-rewards"]; // what most people set
+const WORDS = {
+  n: "number of", max: "maximum", min: "minimum", bps: "(bps)", coef: "coefficient", cvar: "CVaR", ent: "entropy", envs: "environments", eps: "epsilon", freq: "frequency", gae: "GAE", grad: "gradient",
+  len: "length", lstm: "LSTM", rebal: "rebalancing", rms: "RMS", sft: "SFT", std: "standard deviation", vf: "value function", vol: "volatility",
+};
+const title = (name) => { const text = name.split("_").map((part) => WORDS[part] ?? part).join(" "); return text[0].toUpperCase() + text.slice(1); };
+const labeled = (name) => [title(name), ...(title(name).toLowerCase() === name && name.length > 1 ? [] : [" ", element("code", { textContent: name })])]; // in words, then as in the YAML
 const ONE_LINE = /^[^\n]*/;
 const resolve = (node) => {
   const { description, ...given } = node, own = { ...(description && { description }), ...("default" in node && { default: node.default }) };
@@ -34,11 +41,10 @@ function put(path, value) {
   value === undefined ? delete owner[path.at(-1)] : (owner[path.at(-1)] = value);
 }
 function bounds(node) {
-  const low = node.minimum ?? node.exclusiveMinimum, high = node.maximum ?? node.exclusiveMaximum;
-  const parts = [low !== undefined && high !== undefined ? `${low} to ${high}` : low !== undefined ? `${node.minimum === undefined ? "above" : "at least"} ${low}` : high !== undefined ? `${node.maximum === undefined ? "below" : "at most"} ${high}` : ""];
-  if (node.type === "integer") parts.unshift("whole");
-  if (node.nullable) parts.push("may be empty");
-  return parts.filter(Boolean).join(", ");
+  const { maximum, exclusiveMinimum, exclusiveMaximum } = node, minimum = node.type === "integer" && exclusiveMinimum !== undefined ? exclusiveMinimum + 1 : node.minimum, number = (words, bound) => bound !== undefined && `${words} ${Math.abs(bound) < 1000 ? bound : bound.toLocaleString("en-US")}`;
+  const range = minimum !== undefined && maximum !== undefined ? [`${number("between", minimum)} ${number("and", maximum)}`] : [number("at least", minimum), minimum === undefined && number("above", exclusiveMinimum), number("at most", maximum), number("below", exclusiveMaximum)];
+  const allowed = [node.type === "integer" && "a whole number", range.filter(Boolean).join(" and ")].filter(Boolean).join(" ");
+  return [allowed, node.nullable && "may be empty"].filter(Boolean).join(", ");
 }
 
 // ---- fields
@@ -49,7 +55,7 @@ function field(name, node, path) {
   if (full.properties) return group(name, full, path);
   const rule = name === "name" ? "small letters, digits and hyphens, at most 63" : full.type === "array" ? "separated by commas" : "";
   const hint = [full.description && ONE_LINE.exec(full.description)[0], rule, bounds(full)].filter(Boolean).join("; ");
-  const label = element("label", { textContent: name.replaceAll("_", " "), htmlFor: id }), small = element("small", { textContent: hint, id: `${id}-hint` }), error = element("p", { className: "error", hidden: true });
+  const label = element("label", { htmlFor: id }, ...labeled(name)), small = element("small", { textContent: hint, id: `${id}-hint` }), error = element("p", { className: "error", hidden: true });
   error.dataset.path = path.join(".");
   let input;
   if (full.enum || full.type === "boolean") {
@@ -76,14 +82,18 @@ function fields(node, path, skip = []) {
   return [...(small.length ? [element("div", { className: "fields" }, ...small)] : []), ...large];
 }
 function box(name, path, ...children) {
-  const error = element("p", { className: "error", hidden: true }), id = `field-${path.join("-")}`, title = name.replaceAll("_", " ");
+  const error = element("p", { className: "error", hidden: true }), id = `field-${path.join("-")}`;
   error.dataset.path = path.join(".");
-  if (path.length > 1) return element("fieldset", { className: "family", id }, element("legend", { textContent: title }), ...children, error);
+  if (path.length > 1) return element("fieldset", { className: "family", id }, element("legend", { textContent: title(name) }), ...children, error);
   const chosen = at(path), kinds = (Array.isArray(chosen) ? chosen : [chosen]).map((value) => value?.kind).filter(Boolean).join(", ");
-  const details = element("details", { className: "family", id, open: opened.has(id) }, element("summary", {}, element("b", { textContent: title }), " ", element("span", { className: "soft", textContent: kinds })), ...children, error);
+  return fold(id, title(name), kinds, ...children, error);
+}
+function fold(id, text, kinds, ...children) {
+  const details = element("details", { className: "family", id, open: opened.has(id) }, element("summary", {}, element("b", { textContent: text }), " ", element("span", { className: "soft", textContent: kinds })), ...children);
   details.addEventListener("toggle", () => (details.open ? opened.add(id) : opened.delete(id)));
   return details;
 }
+function unfold(node) { for (let folded = node.closest("details"); folded; folded = folded.parentElement.closest("details")) folded.open = true; }
 const group = (name, node, path) => box(name, path, ...fields(node, path));
 function choose(node, path, kind, label) {
   const select = element("select", { id: `kind-${path.join("-")}` }, ...Object.keys(node.discriminator.mapping).map((each) => element("option", { textContent: each, selected: each === kind })));
@@ -114,11 +124,15 @@ function list(name, node, path) {
   return box(name, path, ...rows, element("div", { className: "actions" }, add));
 }
 function render() {
-  const focused = document.activeElement?.id;
-  const top = schema.properties, head = ["name", "description", "seeds", "report_from", "training_sample_rate"];
-  const scalars = element("div", { className: "fields" }, ...head.filter((name) => name in top).map((name) => field(name, top[name], [name])));
-  const rest = Object.keys(top).filter((name) => !head.includes(name)).map((name) => field(name, top[name], [name]));
-  $("#draft").replaceChildren(scalars, ...rest);
+  const focused = document.activeElement?.id, all = fold("all", "All settings", "", ...fields(schema, []));
+  const first = FIRST.map((id) => $(`#${id}`, all)).filter(Boolean).map((input) => {
+    if (!input.id.startsWith("kind-")) return input.closest(".field, fieldset");
+    input.removeAttribute("aria-label");
+    return element("div", { className: "field" }, element("label", { htmlFor: input.id, textContent: title(input.id.slice(5)) }), ...input.parentElement.childNodes);
+  });
+  const isLarge = (part) => part.matches("fieldset");
+  $("#draft").replaceChildren(element("div", { className: "fields" }, ...first.filter((part) => !isLarge(part))), ...first.filter(isLarge), all);
+  $$("details.family", all).filter((part) => !$("input, select, textarea, button", part)).forEach((part) => part.remove());
   if (focused) document.getElementById(focused)?.focus({ preventScroll: true });
 }
 
@@ -155,8 +169,7 @@ function show({ problems, market_problem, version_id }) {
     if (!place) { others.push(sentence); continue; }
     place.textContent = sentence;
     place.hidden = false;
-    const folded = place.closest("details");
-    if (folded) folded.open = true;
+    unfold(place);
     if (place.parentElement.className === "field") $("input, select, textarea", place.parentElement).setAttribute("aria-invalid", "true");
   }
   if (market_problem) others.push(market_problem);
@@ -212,7 +225,7 @@ $("#run").addEventListener("click", async () => {
   } catch (error) { $(".done", panel).hidden = true; fail(panel, error.message); button.removeAttribute("aria-disabled"); }
 });
 
-$$(".rail a[href^='#field-']").forEach((link) => link.addEventListener("click", () => { const folded = $(link.hash); if (folded?.matches("details")) folded.open = true; }));
+$$(".rail a[href^='#field-']").forEach((link) => link.addEventListener("click", () => { const part = $(link.hash); if (part) unfold(part); }));
 const kept = keptDraft();
 content = filled(schema, kept ?? draft.content);
 render();
