@@ -217,14 +217,10 @@ def drawn_knobs(lines: Iterable[Line], knobs: Sequence[Knob]) -> list[Knob]:
     finished = [line for line in lines if isinstance(line, TrialJudged) and is_finished(line)]
     varied = [knob for knob in knobs if len({line.knobs[knob.name] for line in finished}) > 1]
     n_results = len({line.sharpe for line in finished})
-    if n_results < MIN_DRAWN:
+    if n_results < MIN_DRAWN or len(varied) < 2:
         raise ValueError(
-            f"pictures need at least {MIN_DRAWN} finished trials with different results, but there are {n_results}; "
-            "look again once the search has more"
-        )
-    if len(varied) < 2:
-        raise ValueError(
-            f"pictures need two knobs or more that trials vary, but these vary {len(varied)}; their journal has all"
+            f"pictures need at least {MIN_DRAWN} finished trials with different results, and 2 knobs that they vary, but "
+            f"there are {n_results} and {len(varied)}; look again once the search has more, or read its journal"
         )
     return varied
 
@@ -235,12 +231,7 @@ def is_finished(row: TrialJudged) -> bool:
 
 
 def study_figures(lines: Iterable[Line], knobs: Sequence[Knob]) -> dict[str, Any]:
-    """Draw a journal's finished trials by Optuna: figures of Plotly as JSON, without its template.
-
-    Args:
-        lines: of the journal.
-        knobs: those of `drawn_knobs`.
-    """
+    """Draw a journal's finished trials and `drawn_knobs` by Optuna, as JSON of Plotly by figure."""
     from optuna import create_study
     from optuna.visualization import plot_parallel_coordinate, plot_param_importances, plot_slice
 
