@@ -219,7 +219,7 @@ def drawn_knobs(lines: Iterable[Line], knobs: Sequence[Knob]) -> list[Knob]:
     n_results = len({line.sharpe for line in finished})
     if n_results < MIN_DRAWN or len(varied) < 2:
         raise ValueError(
-            f"pictures need at least {MIN_DRAWN} finished trials with different results, and 2 knobs that they vary, but "
+            f"pictures need at least {MIN_DRAWN} finished trials with different results, and 2 knobs that vary, but "
             f"there are {n_results} and {len(varied)}; look again once the search has more, or read its journal"
         )
     return varied
