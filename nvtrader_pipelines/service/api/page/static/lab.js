@@ -40,6 +40,8 @@ function key(name, entries) { // [tone, dash, text, figure]
 
 let curves; // of the run or the account, read once
 const readCurves = () => (curves ??= read(location.pathname.replace(/\/$/, "").replace(/^\/lab\/(.*)/, "/api/$1/curves").replace(/^\/accounts\//, "/api/portfolio/curves?account=")));
+let figures; // of the search, read once
+const readFigures = () => (figures ??= read(`${location.pathname.replace(/\/$/, "")}/charts`));
 const CHARTS = {
   async equity() {
     const { equity } = await readCurves();
@@ -121,14 +123,14 @@ const CHARTS = {
   },
   async replay() { return player.chart(); },
   async parallel() { // Optuna's figure in the page's colors
-    const { data, layout: { annotations, shapes, xaxis } } = (await readCurves()).parallel, trials = data.filter(({ mode }) => mode === "lines").sort((a, b) => a.y[0] - b.y[0]); // the best on top
+    const { data, layout: { annotations, shapes, xaxis } } = (await readFigures()).parallel, trials = data.filter(({ mode }) => mode === "lines").sort((a, b) => a.y[0] - b.y[0]); // the best on top
     $("#plot-parallel").style.minWidth = `${4.5 * xaxis.ticktext.length}rem`;
     return [trials.map((trial) => ({ ...trial, opacity: 1, line: { width: 1.5, color: color("--c-policy", 0.08 + 0.92 * trial.y[0] ** 3) } })), layout({
       margin: { l: 64, r: 20, t: 12, b: 40 }, xaxis: axis({ ...xaxis, ticktext: xaxis.ticktext.map(words), tickangle: -30 }), yaxis: { visible: false, range: [-0.04, 1.06] },
       annotations: annotations.map((mark) => ({ ...mark, bgcolor: color("--card", 0.75), font: { size: 11, color: color("--soft") } })), shapes: shapes.map((shape) => ({ ...shape, line: { color: color("--edge"), width: 1 } })) })];
   },
   async slices() {
-    const { data, layout: drawn } = (await readCurves()).slices, columns = narrow() ? 2 : 4, rows = Math.ceil(data.length / columns), more = {};
+    const { data, layout: drawn } = (await readFigures()).slices, columns = narrow() ? 2 : 4, rows = Math.ceil(data.length / columns), more = {};
     $("#plot-slices").style.height = `${12 * rows}rem`;
     data.forEach((_, i) => {
       const n = i ? i + 1 : "", { title, type } = drawn[`xaxis${n}`];
@@ -139,7 +141,7 @@ const CHARTS = {
     return [data.map((trace) => ({ ...trace, marker: marker(trace), hovertemplate: "%{x:.4~g}: Sharpe ratio %{y:.2f}<extra></extra>" })), layout({ ...more, grid: { rows, columns, pattern: "independent", xgap: 0.1, ygap: 0.35 } })];
   },
   async importances() {
-    const { data: [bars] } = (await readCurves()).importances;
+    const { data: [bars] } = (await readFigures()).importances;
     $("#plot-importances").style.height = `${4 + 1.6 * bars.y.length}rem`;
     return [[{ ...bars, y: bars.y.map(words), text: bars.x.map((share) => percent(share, 0)), marker: { color: color("--c-policy") }, hovertemplate: "%{y}: %{x:.1%}<extra></extra>" }], layout({ xaxis: axis({ tickformat: ".0%", range: [0, 1.15 * Math.max(...bars.x)] }), yaxis: axis({ showgrid: false }) })];
   },
