@@ -4,6 +4,7 @@ Nightly, every guide runs in a home of its own.
 """
 
 import ast
+import datetime as dt
 import json
 import os
 import re
@@ -33,8 +34,10 @@ from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import read_entrant, read_experiments, read_market
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import TRAJECTORIES
+from nvtrader_pipelines.storage.tables import FILLS, TRAJECTORIES
 from nvtrader_pipelines.storage.views.queries import query_views
+from tests.evening import history
+from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
 from tests.homes import environment
 
 GUIDES = sorted((Path(__file__).resolve().parents[1] / "docs" / "guides").glob("*.md"))
@@ -61,8 +64,10 @@ END = "END-OF-BLOCK"
 SHOWN = {"text", "ini", "mermaid"}  # blocks that are not run: output, system files, diagrams
 VENV = Path(sys.executable).parent
 LIMITS = "max_gross: 4\nmax_net: 4\nmax_short: 1\nmin_net: -4\n"  # of a desk that allows every experiment of a guide
+WITH_BROKER = {"alpaca"}  # guides that a test of their own runs
 WITHOUT_HOME = {"mean-cvar", "weight-pipeline"}  # guides whose Python needs no home
 RECORDING = """
+pip() { :; }
 nvtrader() { printf '%s\\x1e' "$(printf '%s\\x1f' "$@")" >> calls; echo "$ANSWER"; }
 python() { :; }
 head() { :; }
@@ -72,6 +77,18 @@ kill() { :; }
 SERVING = f"""
 nvtrader() {{ [ "$1" != serve ] || exec {shlex.quote(str(VENV / "nvtrader"))} "$@"; command nvtrader "$@"; }}
 """  # a service in a process of its own, which the guide's `kill` ends
+EDITABLE = f"""
+export PYTHONPATH="$PWD/site:${{PYTHONPATH:-}}"
+nvtrader() {{ {shlex.quote(str(VENV / "nvtrader"))} "$@"; }}
+pip() {{
+  python -m pip install -q --no-deps --no-build-isolation --no-index --target site ./my-agent
+  ln -sf ../my-agent/random_search.py site/
+}}
+"""  # a package beside the shared environment; the fast command has imported its own already
+BEFORE = {  # what a guide's own commands need
+    "own-agent": EDITABLE,
+    "alpaca": f'nvtrader() {{ {shlex.quote(sys.executable)} -m tests.evening "$@"; }}\n',
+}
 READERS: dict[str, Callable[[Home, Path], object]] = {  # of a home's files, which raise if one is invalid
     "data/market.yaml": lambda home, _: read_market(home),
     "data/contests.yaml": lambda home, _: read_contests(home),
@@ -109,7 +126,9 @@ def document(content: str) -> str:
 
 
 def file_and_run(content: str) -> str:
-    """Shell command that runs a Python block as a user does, from a file."""
+    """Shell command that runs a Python block as a user does, from a file, or writes the file of its first line."""
+    if named := re.match(r"# (([\w-]+)/\w+\.py)\n", content):
+        return f"mkdir -p {named[2]}\n{heredoc(f'cat > {named[1]}', content)}"
     return f"{heredoc('cat > block.py', shortened(content))}python block.py\n"
 
 
@@ -137,7 +156,8 @@ def run_script(guide: Path, home: Home, fast_nvtrader: Path) -> dict[str, Any]:
     """Run a guide as one shell script that stops at the first failure."""
     home.root.mkdir(exist_ok=True)
     path = os.pathsep.join([str(fast_nvtrader.parent), str(VENV), os.environ["PATH"]])
-    shell, own = ["bash", "-euo", "pipefail", "-c", SERVING + script(guide)], {**environment(home), "PATH": path}
+    text, own = SERVING + BEFORE.get(guide.stem, "") + script(guide), {**environment(home), "PATH": path}
+    shell = ["bash", "-euo", "pipefail", "-c", text]
     finished = subprocess.run(shell, check=False, capture_output=True, cwd=home.root, env=own, text=True, timeout=1200)
     return {"code": finished.returncode, "stdout": finished.stdout, "stderr": finished.stderr}
 
@@ -198,6 +218,7 @@ def test_versions_in_a_guide_are_those_of_its_documents(guide, tmp_path):
 
 
 DOING = [guide for guide in GUIDES if any(language not in SHOWN for language, _ in blocks(guide))]
+WHOLE = [guide for guide in DOING if guide.stem not in WITH_BROKER]
 
 
 @pytest.fixture
@@ -271,7 +292,9 @@ def code_blocks(guide: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "guide", [NAMED["python"], NAMED["own-data"], NAMED["scoreboard"], NOTEBOOK], ids=lambda path: path.stem
+    "guide",
+    [*map(NAMED.get, ("python", "own-data", "scoreboard", "own-agent", "gpu")), NOTEBOOK],
+    ids=lambda path: path.stem,
 )
 def test_python_of_a_guide_imports_and_calls_what_exists(guide):
     tree = ast.parse("\n".join(code_blocks(guide)))
@@ -294,14 +317,14 @@ def test_python_of_a_guide_without_home_runs(name, capsys):
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("guide", DOING, ids=lambda guide: guide.stem)
+@pytest.mark.parametrize("guide", WHOLE, ids=lambda guide: guide.stem)
 def test_guide_runs_without_error(guide, run_guide):
     outcome = run_guide(guide)[1]
     assert outcome["code"] == 0, outcome["stdout"][-3000:] + outcome["stderr"]
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("guide", DOING, ids=lambda guide: guide.stem)
+@pytest.mark.parametrize("guide", WHOLE, ids=lambda guide: guide.stem)
 def test_queries_of_a_guide_return_rows(guide, run_guide):
     parts = re.split(r"^=== ", run_guide(guide)[1]["stdout"], flags=re.MULTILINE)
     answers = [json.loads(line) for part in parts if part.startswith("sql\n") for line in part.splitlines()[1:]]
@@ -335,6 +358,40 @@ def test_cells_of_notebook_run_in_order_in_one_process(run_guide):
         check=False,
     )
     assert finished.returncode == 0, finished.stderr
+
+
+@pytest.mark.nightly
+def test_numbers_changed_in_own_agent_make_a_version_and_a_run(run_guide):
+    runs = Store(run_guide(NAMED["own-agent"])[0]).ledger.runs()
+    assert runs["status"].unique().to_list() == ["done"]
+    assert runs.group_by("spec_hash").len()["len"].sort().to_list() == [1, 2]
+
+
+@pytest.mark.nightly
+def test_guide_of_alpaca_ends_with_orders_filled_at_the_open(tmp_path):
+    evenings = (dt.datetime(2026, 6, day, 21, 30, tzinfo=dt.UTC) for day in (29, 30))
+    parts, symbols = (
+        NAMED["alpaca"].read_text().split("## The next evening"),
+        ("SPY", "QQQ", "IWM", "EFA", "TLT", "GLD"),
+    )
+    with serving(AlpacaStub()) as stub, pytest.MonkeyPatch.context() as patch:
+        for name, value in zip(("APCA_API_KEY_ID", "APCA_API_SECRET_KEY"), KEYS, strict=True):
+            patch.setenv(name, value)
+        patch.setenv("PYTHONPATH", str(GUIDES[0].parents[2]))
+        for part, stub.clock in zip(parts, evenings, strict=True):
+            patch.setenv("EVENING", stub.clock.isoformat())
+            stub.prices |= {name: history(name, "2015-01-01")["Close"].iloc[-1] for name in symbols}
+            guide = tmp_path / "alpaca.md"
+            guide.write_text(part.replace("paper: true\n", f"paper: true\nbase_url: {stub.url}\n"))
+            outcome = run_script(guide, Home(tmp_path / "home"), VENV / "nvtrader")
+            assert outcome["code"] == 0, outcome["stdout"][-3000:] + outcome["stderr"]
+            stub.open_exchange()
+            stub.is_open = False
+    fills = Store(Home(tmp_path / "home")).tables.read(FILLS)
+    assert fills["session"].unique().to_list() == [dt.date(2026, 6, 30)]
+    assert set(fills["symbol"]) == set(symbols)
+    assert stub.positions == dict(fills.select("symbol", "quantity").iter_rows())
+    assert {order["status"] for order in stub.orders} == {"filled"}
 
 
 @pytest.mark.nightly
