@@ -50,13 +50,16 @@ def __dir__() -> list[str]:
 
 
 class _GymnasiumFinder:
-    """Finder that registers the environment once Gymnasium is imported: earlier it would cost commands 0.1 s."""
+    """Finder that registers the environment after Gymnasium, whose import would cost commands 0.1 s."""
 
     def find_spec(self, name: str, *_: object) -> ModuleSpec | None:
         if name != "gymnasium":
             return None
         sys.meta_path.remove(self)
-        spec = find_spec(name)
+        try:
+            spec = find_spec(name)
+        finally:
+            sys.meta_path.insert(0, self)
         if spec and spec.loader:
             execute = spec.loader.exec_module
 

@@ -217,10 +217,14 @@ def drawn_knobs(lines: Iterable[Line], knobs: Sequence[Knob]) -> list[Knob]:
     finished = [line for line in lines if isinstance(line, TrialJudged) and is_finished(line)]
     varied = [knob for knob in knobs if len({line.knobs[knob.name] for line in finished}) > 1]
     n_results = len({line.sharpe for line in finished})
-    if n_results < MIN_DRAWN or len(varied) < 2:
+    if n_results < MIN_DRAWN:
         raise ValueError(
-            f"pictures need at least {MIN_DRAWN} finished trials with different results, and 2 knobs that vary, but "
-            f"there are {n_results} and {len(varied)}; look again once the search has more, or read its journal"
+            f"pictures need {MIN_DRAWN} different Sharpe ratios of finished trials or more, but there are {n_results}: "
+            "their journal has all"
+        )
+    if len(varied) < 2:
+        raise ValueError(
+            f"pictures need two knobs or more that trials vary, but these vary {len(varied)}: their journal has all"
         )
     return varied
 

@@ -19,9 +19,8 @@ def read_annotation(store: Store, run_id: str) -> Annotation:
 
 
 def annotate_run(store: Store, run_id: str, tags: str | None, note: str | None) -> Annotation:
-    """Replace the tags of a run, its note, or both; None leaves one as it is, and an empty text removes it."""
-    before = read_annotation(store, run_id)
-    names = dict.fromkeys(filter(None, map(str.strip, (before.tags if tags is None else tags).split(","))))
-    annotation = Annotation(run_id=run_id, tags=", ".join(names), note=before.note if note is None else note.strip())
-    store.ledger.annotate(**annotation.model_dump())
-    return annotation
+    """Replace the tags of a run, its note, or both; None leaves one, and an empty text removes it."""
+    names = None if tags is None else dict.fromkeys(filter(None, (" ".join(tag.split()) for tag in tags.split(","))))
+    given = {"tags": names if names is None else ", ".join(names), "note": note if note is None else note.strip()}
+    store.ledger.annotate(run_id, {name: value for name, value in given.items() if value is not None})
+    return read_annotation(store, run_id)

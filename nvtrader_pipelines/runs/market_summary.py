@@ -15,7 +15,9 @@ from nvtrader_pipelines.market.features import LOOK_BACK
 from nvtrader_pipelines.market.rules import SESSION_NOT_ENDED, parse_symbol
 from nvtrader_pipelines.market.sources.file_names import SYMBOL
 from nvtrader_pipelines.runs.ingestion import FILE_KEY
+from nvtrader_pipelines.runs.registration import MIN_SESSIONS
 from nvtrader_pipelines.storage.compliance_files import SECTORS, read_compliance
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.landing_zone import landed_files
@@ -207,8 +209,8 @@ def missing_sectors(home: Home, symbols: Sequence[str]) -> str | None:
     if not without:
         return None
     return (
-        f"{name_symbols(without)}: no sector is known, so every plan with such a name waits for a person; add a row "
-        f"for each: echo '{without[0]},SECTOR' >> data/compliance/{SECTORS}"
+        f"{name_symbols(without)}: no sector is known, so every plan with such a name waits for a person; add a line "
+        f"for each to data/compliance/{SECTORS}, below its header symbol,sector: {without[0]},SECTOR"
     )
 
 
@@ -217,12 +219,19 @@ def _panel_notes(store: Store) -> Iterator[str]:
     columns = ("source", "symbols", "first_session", "last_session", "n_sessions")
     panels = store.tables.read(MARKET_PANEL, columns=columns).sort("source")
     for source, _, first, last, n_sessions in panels.rows():
-        yield (
-            f"{source}: the first usable session is {first}, since the {LOOK_BACK} sessions before it feed the "
-            f"features; {n_sessions:,} to {last} train and test, and `nvtrader experiments new NAME --source {source}` "
-            "fits an experiment to them"
+        usable = (
+            f"{source}: the first usable session is {first}, since {LOOK_BACK} sessions before it feed the features"
         )
-    if sentence := missing_sectors(store.home, sorted({name for names in panels["symbols"] for name in names})):
+        if n_sessions < MIN_SESSIONS:
+            yield f"{usable}; {n_sessions} to {last} are too few for an experiment, which needs {MIN_SESSIONS}"
+        else:
+            command = f"`nvtrader experiments new NAME --source {source}`"
+            yield f"{usable}; {n_sessions:,} to {last} train and test, and {command} fits an experiment to them"
+    try:
+        sentence = missing_sectors(store.home, sorted({name for names in panels["symbols"] for name in names}))
+    except StorageError as error:
+        sentence = str(error)
+    if sentence:
         yield sentence
 
 

@@ -27,6 +27,7 @@ SPANS = {  # sessions per unit, by the name of a field that must fit the market
 }
 MIN_EPISODE = 20  # decisions
 MIN_MONTHS = 7  # of a history with three tests
+MIN_SESSIONS = MIN_MONTHS * SESSIONS_PER_MONTH
 MAX_INTEGER = 2**63 - 1  # the largest in tables and libraries
 
 
@@ -135,7 +136,7 @@ def fit_history(store: Store, source: str, symbols: Sequence[str] = ()) -> dict[
     test_months = min(WalkForward().test_months, months // 6)
     if months < MIN_MONTHS:
         raise ValueError(
-            f"a market needs {MIN_MONTHS * SESSIONS_PER_MONTH} sessions with known features to train and test, "
+            f"a market needs {MIN_SESSIONS} sessions with known features to train and test, "
             f"but {source} has {len(panel.sessions)}; deliver earlier prices: the first {LOOK_BACK} feed the features"
         )
     train_sessions = 3 * test_months * SESSIONS_PER_MONTH

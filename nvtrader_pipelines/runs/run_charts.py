@@ -100,7 +100,8 @@ class RunCharts(Document):
         """Plot equity and drawdown of the run and its baselines."""
         from nvtrader_pipelines.figures.plotly_figures import plot_equity
 
-        return plot_equity(((one.policy, one.sessions, one.equity, one.drawdown) for one in self.equity), "Tests")
+        curves = [(one.policy, one.sessions, one.equity, one.drawdown) for one in self.equity]
+        return plot_equity(curves, f"{curves[0][0] if curves else 'the run'} in its tests, net of costs")
 
 
 class ReplayedDecision(Document):

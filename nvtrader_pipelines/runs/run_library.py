@@ -30,11 +30,11 @@ class LibraryRun(Document):
     tags: str  # separated by a comma and a blank
 
 
-def library_runs(store: Store) -> list[LibraryRun]:
-    """Runs that are neither deleted nor of archived experiments, newest first."""
+def library_runs(store: Store, *, everything: bool = False) -> list[LibraryRun]:
+    """Runs that are neither deleted nor of archived experiments, or every run; newest first."""
     verdicts, agents = read_verdicts(store), dict[str, str]()
     rows = []
-    for row in list_runs(store).iter_rows(named=True):
+    for row in list_runs(store, everything=everything).iter_rows(named=True):
         key = row["partition_key"]
         if key not in agents:
             agents[key] = version_content(store.ledger, key).get("agent", {}).get("kind", "")

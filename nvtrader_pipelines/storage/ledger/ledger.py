@@ -307,17 +307,17 @@ class Ledger:
                 raise StorageError(f"run {run_id} is running; stop it before it is deleted")
         return self.run(run_id)
 
-    def annotate(self, run_id: str, tags: str, note: str) -> None:
-        """Record tags and a note of a run in place of earlier ones.
+    def annotate(self, run_id: str, fields: Mapping[str, str]) -> None:
+        """Record tags, a note or both of a run in place of earlier ones.
 
         Raises:
             StorageError: if the run has not begun.
         """
         with self._database.transaction() as connection:
             _require_run(connection, run_id)
-            insert = insert_into(connection, ANNOTATIONS).values(run_id=run_id, tags=tags, note=note)
-            update = {"tags": tags, "note": note}
-            connection.execute(insert.on_conflict_do_update(index_elements=["run_id"], set_=update))
+            insert = insert_into(connection, ANNOTATIONS).values({"run_id": run_id, "tags": "", "note": "", **fields})
+            if fields:
+                connection.execute(insert.on_conflict_do_update(index_elements=["run_id"], set_=dict(fields)))
 
     def annotations(self) -> pl.DataFrame:
         """Tags and notes of the annotated runs."""

@@ -22,7 +22,7 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import RUNS, TABLES
 from nvtrader_pipelines.storage.tables.research import ITERATION, SPANS
-from nvtrader_pipelines.storage.tables.rl import VIEWED_BY_RUN, run_views
+from nvtrader_pipelines.storage.tables.rl import ACTION_LOGS, VIEWED_BY_RUN, run_views
 
 BY_ASSET = """
 SELECT spec_hash, run_id, policy, kind, fold, step, session,
@@ -50,7 +50,31 @@ WHERE span ->> '$.name' = {iteration}
 
 GUARD_TYPES = {pl.Boolean: "BOOLEAN", pl.Int64: "BIGINT", pl.Float64: "DOUBLE"}
 
-VIEWS = ["rl.actions_by_asset", "rl.guards", SPANS.name, *(f"ledger.{table.name}" for table in LEDGER_TABLES)]
+OF_STEP = {
+    column.name: column.doc
+    for column in ACTION_LOGS.schema.only("spec_hash", "run_id", "policy", "kind", "fold", "step", "session").columns
+}
+COLUMNS_OF_VIEWS = {  # meanings
+    "rl.actions_by_asset": OF_STEP
+    | {
+        "symbol": "name of the market, or cash",
+        "target_weight": "weight decided, a fraction of equity",
+        "executed_weight": "weight after the trade",
+        "trade": "change from the drifted to the executed weight",
+    },
+    "rl.guards": OF_STEP
+    | {
+        "drawdown": "whether the guard on drawdown fired",
+        "negative_return": "whether the guard on a negative return fired",
+        "turnover": "whether the guard on turnover fired",
+        "scale": "factor of the weights by the guard on drawdown; 1 where it did not fire",
+        "turnover_penalty": "penalty per unit of turnover in place of the reward's; null where it stayed",
+        "n_shutdown": "number of names cut to the probe after a loss",
+        "probe": "largest absolute weight of a name that lost lately; null without a loss shutdown",
+    },
+    SPANS.name: {column.name: column.doc for column in SPANS.schema.columns},
+}
+VIEWS = [*COLUMNS_OF_VIEWS, *(f"ledger.{table.name}" for table in LEDGER_TABLES)]
 
 
 def quote_literal(text: str) -> str:
@@ -158,16 +182,16 @@ def _views(store: Store, prefix: str) -> Iterator[View]:
         "rl.guards": BY_GUARDS.format(prefix=prefix, structure=quote_literal(json.dumps({"guards": guards}))),
         SPANS.name: BY_ITERATION.format(files=spans, iteration=iteration),
     }
-    deleted = store.ledger.deleted_ids()
+    meanings, deleted = dict(COLUMNS_OF_VIEWS), store.ledger.deleted_ids()
     for run_id in store.tables.read(RUNS, columns=["run_id"])["run_id"]:
         if run_id not in deleted:
             start = quote_literal(short_id(run_id))
             for table, view in zip(VIEWED_BY_RUN, run_views(run_id), strict=True):
-                queries[f"main.{quote_identifier(view)}"] = (
-                    f"FROM {prefix}{table.name} WHERE starts_with(run_id, {start})"
-                )
+                name = f"main.{quote_identifier(view)}"
+                queries[name] = f"FROM {prefix}{table.name} WHERE starts_with(run_id, {start})"
+                meanings[name] = {column.name: column.doc for column in table.schema.columns}
     for name, query in queries.items():
-        comments = {column.name: column.doc for column in SPANS.schema.columns} if name == SPANS.name else {}
+        comments = meanings[name]
         source = json.dumps([query, comments])
         yield View(name, short_id(hashlib.sha256(source.encode()).hexdigest()), lambda query=query: query, comments)
 

@@ -55,9 +55,9 @@ def test_execution_continued_in_another_step_is_the_same_attempt(ledger):
 def test_annotation_replaces_the_earlier_one_and_leaves_the_row(ledger):
     ledger.begin(run_row(ledger))
     before = ledger.run(RUN_ID)
-    ledger.annotate(RUN_ID, "paper", "first")
-    ledger.annotate(RUN_ID, "paper, baseline", "")
-    assert ledger.annotations().rows() == [(RUN_ID, "paper, baseline", "")]
+    ledger.annotate(RUN_ID, {"tags": "paper", "note": "first"})
+    ledger.annotate(RUN_ID, {"tags": "paper, baseline"})
+    assert ledger.annotations().rows() == [(RUN_ID, "paper, baseline", "first")]
     assert ledger.run(RUN_ID) == before
 
 

@@ -80,7 +80,7 @@ SECTIONS = {
 @routes.get("/lab", include_in_schema=False)
 def show_library(shared: Shared, experiment: Text = "", compare: Text = "", *, everything: bool = False) -> Response:
     """Show experiments with their versions, and runs, which can be filtered and compared."""
-    runs = library_runs(shared.store)
+    runs = library_runs(shared.store, everything=everything)
     versions, problems, n_hidden = list_experiments(shared.store, everything=everything)
     files = read_experiments(shared.home).specs
     return show(
@@ -109,7 +109,7 @@ def show_comparison(shared: Shared, run: Annotated[list[Text], Query()] = []) ->
     try:
         if len(run) > MAX_COMPARED:
             raise ValueError(f"at most {MAX_COMPARED} runs are compared, but {len(run)} were chosen; choose fewer")
-        comparison = compare_named_runs(shared.store, run)
+        comparison = compare_named_runs(shared.store, list(dict.fromkeys(run)))
     except (StorageError, ValueError) as error:
         return show(shared, "problem", 422, title="These runs cannot be compared", problem=error)
     curves = [curve.model_dump(mode="json") for curve in comparison.shared.curves]
@@ -210,8 +210,10 @@ def show_search(shared: Shared, session_id: SessionId) -> Response:
     """Show which knobs a search tried, with the results of its trials."""
     try:
         recorded = read_session(shared.store.searches.find(session_id))
-    except StorageError as error:
+    except NotFoundError as error:
         return show(shared, "problem", 404, title="There is no such search", problem=error)
+    except StorageError as error:
+        return show(shared, "problem", 503, title=f"The search {session_id} cannot be read", problem=error)
     trials = [line for line in recorded.lines if isinstance(line, TrialJudged)]
     problem = ""
     try:

@@ -54,7 +54,7 @@ function field(name, node, path) {
   if (full.type === "array" && isFamily(resolve(full.items ?? {}))) return list(name, full, path);
   if (full.properties) return group(name, full, path);
   const rule = name === "name" ? "small letters, digits and hyphens, at most 63" : full.type === "array" ? "separated by commas" : "";
-  const hint = [full.description && ONE_LINE.exec(full.description)[0], rule, bounds(full)].filter(Boolean).join("; ");
+  const hint = [full.description && ONE_LINE.exec(full.description)[0].replace(/^(None|null)( =|:)/, "empty:").replaceAll("`", ""), rule, bounds(full)].filter(Boolean).join("; ");
   const label = element("label", { htmlFor: id }, ...labeled(name)), small = element("small", { textContent: hint, id: `${id}-hint` }), error = element("p", { className: "error", hidden: true });
   error.dataset.path = path.join(".");
   let input;
@@ -73,7 +73,7 @@ function field(name, node, path) {
 function parse(text, node) {
   const scalar = (part, { type }) => (["integer", "number"].includes(type) && part.trim() !== "" && !Number.isNaN(Number(part)) ? Number(part) : part);
   if (text.trim() === "" && node.nullable) return null;
-  if (node.type === "array") return text.split(",").map((part) => part.trim()).filter(Boolean).map((part, i) => scalar(part, resolve(node.items ?? node.prefixItems?.[i] ?? {})));
+  if (node.type === "array") return text.split(node.items && resolve(node.items).type === "string" ? /[\s,]+/ : ",").map((part) => part.trim()).filter(Boolean).map((part, i) => scalar(part, resolve(node.items ?? node.prefixItems?.[i] ?? {})));
   return scalar(text, node);
 }
 function fields(node, path, skip = []) {
