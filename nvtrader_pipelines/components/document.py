@@ -1,9 +1,8 @@
 """Frozen documents, and rows of documents derived from the columns of tables."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from html import escape
-from textwrap import shorten
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, get_args, get_origin
 
@@ -24,6 +23,8 @@ if TYPE_CHECKING:  # the documents of the kill switch have no rows
     from polars.datatypes import DataTypeClass
 
     from nvtrader_pipelines.components.columns import TableSchema
+
+N_SHOWN, MAX_TEXT = 12, 500  # rows, columns, items and characters in a notebook
 
 
 class Document(BaseModel):
@@ -51,21 +52,25 @@ class Document(BaseModel):
         return schema_of_document
 
     def frame(self, part: str | None = None) -> "pl.DataFrame":
-        """Frame of the rows of a field, by default the first that has rows; without one, of the document itself."""
+        """Rows of a field, by default of the first that has rows; without one, the document as a row.
+
+        Raises:
+            ValueError: if the field has no rows.
+        """
         import polars as pl
 
         types = row_types(type(self))
+        if part not in (None, *types):
+            raise ValueError(f"{type(self).__name__} has rows in {', '.join(types) or 'no field'}, but not in {part!r}")
         name = part or next(iter(types), None)
         rows = getattr(self, name) if name else (self,)
         return frame_of(rows) if rows or name is None else pl.DataFrame(schema=schema_of(types[name]))
 
     def _repr_html_(self) -> str:
-        """HTML of the fields that are set, for notebooks: facts, and the first rows of fields with rows."""
+        """HTML for notebooks: the fields that are set, and the first rows and columns of those with rows."""
         types, fields = row_types(type(self)), type(self).model_fields
         shown = {name: value for name, value in self if not (fields[name].exclude or value in (None, "", (), {}))}
-        cells = {name: (self.frame(name) if name in types else value) for name, value in shown.items()}
-        rows = (f"<tr><th>{name}</th><td>{_html(cell)}</td></tr>" for name, cell in cells.items())
-        return f"<table>{''.join(rows)}</table>"
+        return _table({name: (self.frame(name) if name in types else value) for name, value in shown.items()})
 
 
 class PartialDocument(Document):
@@ -111,11 +116,27 @@ def row_types(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
     return {name: kind[0] for name, kind in kinds.items() if kind[1:] == (...,) and hasattr(kind[0], "model_fields")}
 
 
+def _table(facts: Mapping[str, Any]) -> str:
+    rows = (f"<tr><th>{escape(str(name))}</th><td>{_html(value)}</td></tr>" for name, value in facts.items())
+    return f"<table>{''.join(rows)}</table>"
+
+
 def _html(value: Any) -> str:
-    """HTML of a fact, which may be a document or a frame."""
-    if hasattr(value, "_repr_html_"):
-        return value._repr_html_()
-    return escape(shorten(f"{value:.6g}" if isinstance(value, float) else str(value), 200))
+    """HTML of a fact, which may be a document, a frame or a list."""
+    import polars as pl
+
+    if isinstance(value, pl.DataFrame):
+        with pl.Config(tbl_cols=N_SHOWN, tbl_rows=N_SHOWN):
+            return value[:, :N_SHOWN]._repr_html_()
+    if isinstance(value, BaseModel):
+        return _table({name: own for name, own in value if own not in (None, "", (), {})})
+    if isinstance(value, dict):
+        return _table(value)
+    if isinstance(value, tuple):
+        more = f" … {len(value):,} in all" if len(value) > N_SHOWN else ""
+        return ", ".join(map(_html, value[:N_SHOWN])) + more
+    text = f"{value:{',.2f' if abs(value) >= 1000.0 else '.6g'}}" if isinstance(value, float) else str(value)
+    return escape(text if len(text) <= MAX_TEXT else f"{text[:MAX_TEXT]}…")
 
 
 def _column_type(annotation: Any) -> "pl.DataType | DataTypeClass":

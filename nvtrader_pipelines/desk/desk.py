@@ -21,6 +21,7 @@ from nvtrader_pipelines.desk.traded_market import (
     require_fresh,
     require_last_close,
 )
+from nvtrader_pipelines.evaluation.formats import pluralize
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.decisions import record_decision, replacement_events, require_no_orders, reset_event
@@ -107,7 +108,9 @@ class Desk:
                 trader.require_reconciled()
                 if until_waiting and trader.is_waiting(t):
                     break
-            yield progress_of(market, "done", f"{done} closes of the account {self.account}", self._clock())
+            yield progress_of(
+                market, "done", f"{pluralize(done, 'close')} of the account {self.account}", self._clock()
+            )
 
     def require_simulated(self, purpose: str) -> None:
         """Raise if the account is at a broker; `purpose` follows "an account that" in the message."""

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Annotated, Any, Literal, Protocol, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AwareDatetime, ConfigDict, Field, model_validator
 
+from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.components.text import ID_LENGTH
 from nvtrader_pipelines.execution.plan import RebalancePlan
 
@@ -44,7 +45,7 @@ REQUIRED_DETAIL: Mapping[EventKind, str] = {  # key of the detail of an event, b
 }
 
 
-class AuditEvent(BaseModel):
+class AuditEvent(Document):
     """Audit event, with the ids of its plan, policy, run, spec and data."""
 
     # without `constants`, a non-finite detail would be stored as null; with it, the log raises

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.components.text import ID_LENGTH
 from nvtrader_pipelines.portfolio.cash import ROUNDING
 
@@ -60,7 +61,7 @@ class Stage(BaseModel):
     reason: str = ""
 
 
-class RebalancePlan(BaseModel):
+class RebalancePlan(Document):
     """Target weights of an account, decided at the close of a session, with the stages that led to them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

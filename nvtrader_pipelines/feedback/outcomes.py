@@ -41,7 +41,7 @@ def write_outcomes(store: Store, rows: Sequence[DecisionRow], now: datetime) -> 
 
 
 def write_practice(store: Store, account: str, now: datetime) -> None:
-    """Write the outcomes if the account has decisions on a replay, whose market knows what followed."""
+    """Write the outcomes if the account has decisions on a replay, whose outcome is known."""
     rows = audited_decisions(store)
     if any(row.account == account and row.outcome_known for row in rows):
         write_outcomes(store, rows, now)

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import polars as pl
-from pydantic import BaseModel, ConfigDict
+from pydantic import ConfigDict
 
+from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.evaluation.findings import deflated_ratio
 from nvtrader_pipelines.evaluation.verdict_tables import reported_period
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun, fold_and_seed
@@ -32,7 +33,7 @@ OTHER_METRICS = ("cagr", "max_drawdown", "turnover_per_year")
 OVER_BASELINE = ("best_baseline", "sharpe_difference", "sharpe_difference_low", "sharpe_difference_high")
 
 
-class LibraryCard(BaseModel):
+class LibraryCard(Document):
     """Recorded facts of one policy; nothing is recomputed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

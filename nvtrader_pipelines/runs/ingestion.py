@@ -9,6 +9,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.text import group_by_message
+from nvtrader_pipelines.evaluation.formats import pluralize
 from nvtrader_pipelines.market.ingest import ingest
 from nvtrader_pipelines.market.panel import PANEL_ARRAYS, MarketPanel, panel_row
 from nvtrader_pipelines.market.sources import Delivery
@@ -124,7 +125,7 @@ class PinningResult:
     def summary(self) -> str:
         """Summary in one line."""
         without = "".join(f"; {source}: {why}" for source, why in self.left_out.items())
-        return f"{self.n_panels} panels pinned{without}"
+        return f"{pluralize(self.n_panels, 'panel')} pinned{without}"
 
 
 def pin_panels(tables: Warehouse, at: datetime) -> PinningResult:

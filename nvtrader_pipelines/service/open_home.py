@@ -34,7 +34,7 @@ class OpenHome:
 
 
 def require_home(folder: Path | None = None) -> Home:
-    """Return the home in `folder`, else of $NVTRADER_HOME, the checkout or the current folder.
+    """Return the home in `folder`, else that of `Home.find`.
 
     Raises:
         ValueError: if the folder is no home, or $NVTRADER_HOME is no folder.

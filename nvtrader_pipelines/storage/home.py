@@ -79,8 +79,11 @@ class Home:
 
     @classmethod
     def find(cls) -> Self:
-        """Find the home: $NVTRADER_HOME, else the checkout of this package, else the current folder."""
-        return cls.find_fixed() or cls.at(Path.cwd())
+        """Find the home: $NVTRADER_HOME, else the current folder if it is one, else the checkout of this package."""
+        here = Path.cwd()
+        if not os.environ.get(VARIABLE) and cls(here).experiments.is_dir():
+            return cls.at(here)
+        return cls.find_fixed() or cls.at(here)
 
     @classmethod
     def find_fixed(cls) -> Self | None:

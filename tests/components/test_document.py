@@ -79,9 +79,11 @@ def test_frame_of_a_document_is_its_first_rows_or_those_named():
     assert len(sample.frame("others")) == 2
     assert Sample(name="a").frame().schema.names() == SCHEMA.names()
     assert row.frame().to_dicts() == [VALUES]
+    with pytest.raises(ValueError, match="rows, others"):
+        sample.frame("name")
 
 
-def test_html_of_a_document_escapes_text_and_leaves_out_what_is_unset_or_drawn():
+def test_html_of_a_document_escapes_text_and_leaves_out_unset_fields():
     row = SampleRow.model_validate(VALUES)
     html = Sample(name="<b>" + "a & " * 100, rows=(row,), drawn=(row,))._repr_html_()
     assert "<th>name</th><td>&lt;b&gt;a &amp; a" in html

@@ -221,6 +221,8 @@ def test_usable_sessions_and_missing_sectors_of_a_panel_are_notes(tmp_path):
     assert f" {row['n_sessions']:,} to " in usable
     assert sectors.endswith("AAA,SECTOR")
     assert "BBB" not in sectors
+    (store.home.compliance / "sectors.csv").write_text("BBB,Energy\n")
+    assert "the columns must be symbol,sector" in summarize_market(store).notes[-1]
 
 
 def test_summary_of_an_empty_home_has_no_rows(store):

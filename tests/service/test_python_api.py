@@ -62,7 +62,8 @@ def test_gymnasium_finds_the_environment_whichever_is_imported_first():
         "import os, sys, importlib\n"
         "for names in ['nvtrader_pipelines', 'gymnasium'], ['gymnasium', 'nvtrader_pipelines']:\n"
         "    if not os.fork():\n"
-        "        list(map(importlib.import_module, names))\n"
+        "        import importlib.util\n"
+        "        [(importlib.util.find_spec('gymnasium'), importlib.import_module(name)) for name in names]\n"
         "        os._exit('nvtrader/PortfolioCVaR-v0' not in sys.modules['gymnasium'].registry)\n"
         "    assert os.wait()[1] == 0, names\n"
     )

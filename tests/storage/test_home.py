@@ -19,10 +19,12 @@ def test_home_is_found_by_environment_variable(monkeypatch, tmp_path):
     assert Home.find() == Home(tmp_path / "here")
 
 
-def test_home_is_the_checkout_without_environment_variable(monkeypatch, tmp_path):
+def test_home_without_variable_is_the_current_one_else_the_checkout(monkeypatch, tmp_path):
     monkeypatch.delenv("NVTRADER_HOME", raising=False)
     monkeypatch.chdir(tmp_path)
     assert Home.find().root == CHECKOUT
+    monkeypatch.chdir(create_home(tmp_path / "home").root)
+    assert Home.find().root == tmp_path / "home"
 
 
 def test_inputs_and_built_files_have_separate_folders(tmp_path):

@@ -18,7 +18,7 @@ LATER = INGESTED_AT + dt.timedelta(hours=1)
 
 def test_panel_is_read_at_its_pinned_snapshots(tables):
     _derive(tables, seed=0)
-    assert pin_panels(tables, INGESTED_AT).summary == "1 panels pinned"
+    assert pin_panels(tables, INGESTED_AT).summary == "1 panel pinned"
     before = read_panel(tables, "landing")
     pinned = pinned_snapshots(tables, "landing")
     _derive(tables, seed=1)

@@ -1,5 +1,6 @@
 """Commands of a home: create, show, check, query, halt, back up and serve it."""
 
+import os
 import shlex
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from nvtrader_pipelines.service.cli.output import Format, print_line, write_json
 from nvtrader_pipelines.service.due_notifications import notify
 from nvtrader_pipelines.service.open_home import OpenHome, open_store
 from nvtrader_pipelines.service.operations.home import NO_REASON, WholeHome, restore_home
-from nvtrader_pipelines.storage.home import VARIABLE, Home
+from nvtrader_pipelines.storage.home import VARIABLE
 
 Stop = Annotated[bool, typer.Option("--stop", help="Stop the UI of this home, and start none.")]
 
@@ -78,7 +79,7 @@ def init(folder: Annotated[Path, typer.Argument(help="New or empty folder.")], *
         write_json(CreatedHome(home=home.root).model_dump(mode="json"))
         return
     root = shlex.quote(str(home.root))
-    enter = f"export {VARIABLE}={root}" if Home.find_fixed() else f"cd {root}"
+    enter = f"export {VARIABLE}={root}" if os.environ.get(VARIABLE) else f"cd {root}"
     for line in ("created; next:", f"  {enter}", "  nvtrader materialize", "  nvtrader ui"):
         print_line(line)
 

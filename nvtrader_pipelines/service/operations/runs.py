@@ -70,7 +70,9 @@ class Runs(Family):
 
     @operation("nvtrader runs curves ppo-residual --json", route="GET /api/runs/{run}/curves", is_kept=True)
     def curves(self, run: RunName) -> "RunCharts":
-        """Show a run's equity and drawdown beside its baselines'; JSON has rewards, weights and training, too.
+        """Show equity and drawdown of a run and its baselines.
+
+        JSON has rewards, weights and learning curves, too.
 
         Raises:
             NotFoundError: if no run or several runs match.

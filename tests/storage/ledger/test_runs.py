@@ -66,7 +66,7 @@ def test_run_that_has_not_begun_is_refused(ledger):
         lambda: ledger.record_event(event()),
         lambda: ledger.finish(RUN_ID, "done"),
         lambda: ledger.record_policies(RUN_ID, {}, "d"),
-        lambda: ledger.annotate(RUN_ID, "", ""),
+        lambda: ledger.annotate(RUN_ID, {}),
         lambda: ledger.run(RUN_ID),
     ]
     for attempt in attempts:

@@ -414,7 +414,7 @@ def test_field_that_is_left_out_by_default_is_changed_and_changed_back(serve, lo
     expect(yaml).to_have_value(re.compile(r"kind: gross_above_one\n"))
 
 
-def test_builder_begins_with_few_fields_and_says_labels_and_bounds_in_words(look, shared_url, learned):
+def test_builder_begins_with_few_fields_and_says_bounds_in_words(look, shared_url, learned):
     page = look(shared_url, f"/lab/build?like={learned.partition_key}")
     labels = page.locator("#draft > .fields label").all_inner_texts()
     assert labels[:5] == ["Name", "Source", "Symbols", "Agent", "Total timesteps total_timesteps"]

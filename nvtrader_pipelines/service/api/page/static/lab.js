@@ -4,10 +4,11 @@
 const element = (tag, properties = {}, ...children) => { const made = Object.assign(document.createElement(tag), properties); made.append(...children); return made; };
 
 // ---- requests
+const exact = (_, value, context) => (Number.isInteger(value) && !Number.isSafeInteger(value) && context?.source ? context.source : value); // ids with more digits than a number holds
 async function read(url) {
   const answer = await fetch(url);
   if (!answer.ok) throw new Error(await sentence(answer));
-  return answer.json();
+  return JSON.parse(await answer.text(), exact);
 }
 function fail(root, text) { const place = $(".error", root); place.textContent = text; place.hidden = !text; }
 
