@@ -244,7 +244,7 @@ def test_page_of_a_search_draws_its_finished_trials(look, changing, scheme, widt
 
 def test_search_of_few_trials_has_a_sentence_in_place_of_pictures(look, changing, client):
     page = look(changing[1], "/lab/searches/20260301")
-    expect(page.locator(".empty")).to_contain_text("at least 10 finished trials")
+    expect(page.locator(".empty")).to_contain_text("10 different Sharpe ratios")
     assert page.locator(".plot").count() == 0
     assert client.get("/lab/searches/none").status_code == 404
     assert client.get("/lab/searches/none/charts").status_code == 404
