@@ -65,6 +65,13 @@ class Server(uvicorn.Server):
         self.force_exit, self.should_exit = self.should_exit, True
 
 
+def _warm_up() -> None:
+    """Import what is slow to import, and spare the garbage collector what stays for good."""
+    for name in SLOW_IMPORTS:
+        import_module(name)
+    gc.freeze()
+
+
 def serve(store: Store, access: Access, by: str, on_start: Callable[[], None]) -> None:
     """Serve a home until a signal ends it.
 
@@ -79,7 +86,7 @@ def serve(store: Store, access: Access, by: str, on_start: Callable[[], None]) -
     """
     app = create_app(store, access, by)
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-    Thread(target=lambda: [*map(import_module, SLOW_IMPORTS)], daemon=True).start()
+    Thread(target=_warm_up, daemon=True).start()
     config = uvicorn.Config(
         Guard(app, access),
         access.host,
