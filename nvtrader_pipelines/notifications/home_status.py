@@ -1,8 +1,9 @@
 """State of a home on one screen: what trades, runs, waits and failed, and the next command."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
+from operator import attrgetter
 
 import polars as pl
 from pydantic import computed_field
@@ -22,11 +23,13 @@ from nvtrader_pipelines.storage.ledger.run_rows import death_reason
 from nvtrader_pipelines.storage.notification_record import NotificationRecordFile
 from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import QUARANTINE
+from nvtrader_pipelines.storage.tables import MARKET_PANEL, QUARANTINE
 from nvtrader_pipelines.storage.training_curve_file import CurvePoint, read_points
 
 KINDS: tuple[Kind, ...] = ("waiting_plan", "unreachable_ui")  # stale data take a second to read
 FAILED = ("failed", "interrupted")
+WEEK, YEAR = timedelta(days=7), timedelta(days=365)
+_Markets = Mapping[str, tuple[date, date]]
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,7 @@ class AccountClose:
     value: float  # in the account's currency
     equity: float  # as a multiple of the opening
     ruin: str  # that the account lost everything; empty if it has not
+    in_replay: bool  # whether a replay traded it last
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,10 @@ class HomeStatus(Document):
     active: ActivePolicy | None
     accounts: tuple[AccountClose, ...]  # opened ones
     halted: str | None  # why the kill switch is engaged
-    has_policies: bool  # of a completed run
+    sources: tuple[str, ...]  # of ingested markets
+    runnable: tuple[str, ...]  # unarchived experiments on these
+    trained: str  # experiment of the newest completed run; empty without one
+    replay_days: tuple[date, date] | None  # for a loaded policy that has not traded, if its market ended a week ago
     running: tuple[RunState, ...]
     searches: tuple[SessionSummary, ...]  # running ones
     waiting_plans: tuple[Notification, ...]
@@ -112,15 +119,32 @@ class HomeStatus(Document):
             return NextStep("A policy is being trained", "nvtrader runs", "Watch", "#training")
         if self.searches:
             return NextStep("A search is under way", "nvtrader research status", "Watch", "#autoresearch")
-        if self.has_policies:
-            return NextStep("No policy trades: load one", "nvtrader policies activate NAME", "Load", "#policies")
-        return NextStep("No policy is trained yet", "nvtrader materialize", "Train", "#training")
+        if self.trained:
+            load = f"nvtrader policies activate {self.trained}"
+            return NextStep("No policy trades: load one", load, "Load", "#policies")
+        if not self.sources:
+            return NextStep("No market is ingested yet", "nvtrader ingest")
+        if not self.runnable:
+            new = f"nvtrader experiments new NAME --source {self.sources[0]}"
+            return NextStep("No experiment fits your market: write one", new, "Open the builder", "/lab/build")
+        one, *others = self.runnable
+        train = "materialize" if others else f"experiments run {one}"
+        return NextStep("No policy is trained yet", f"nvtrader {train}", "Train", "#training")
 
     def _after_loading(self, active: ActivePolicy) -> NextStep:
+        if self.replay_days:
+            first, last = self.replay_days
+            ended = f"{active.policy} is loaded; its market ends on {last}: replay a history"
+            return NextStep(ended, f"nvtrader trade --from {first} --to {last}")
         if not self.accounts:
             first = f"{active.policy} is loaded and has not traded: run the evening now"
-            return NextStep(first, "nvtrader trade", "Run the evening", "#schedule")
-        link = f"/accounts/{self.accounts[0].account}"
+            return NextStep(first, "nvtrader trade", "Run the evening", "#job-eod_rebalance")
+        account = next((account for account in self.accounts if not account.in_replay), self.accounts[0])
+        link = f"/accounts/{account.account}"
+        if account.in_replay:
+            name, to = account.account, account.session
+            replayed = f"A replay traded {name} to {to}: continue it with --to DATE, or trade on without days"
+            return NextStep(replayed, f"nvtrader trade --account {name}", "See the account", link)
         if self.ui:
             return NextStep(f"{active.policy} trades by itself", "nvtrader portfolio", "See the account", link)
         return NextStep(f"{active.policy} trades only while the UI runs", "nvtrader ui", "See the account", link)
@@ -134,13 +158,17 @@ def read_home_status(store: Store, at: datetime) -> HomeStatus:
     """
     home = store.home
     states, runs = home_states(store, at, KINDS), _read_runs(store)
-    record = NotificationRecordFile(home).read()
+    record, active = NotificationRecordFile(home).read(), read_active(store)
+    accounts, markets = _read_accounts(store), _read_markets(store)
     return HomeStatus(
         home=str(home.root),
-        active=read_active(store),
-        accounts=_read_accounts(store),
+        active=active,
+        accounts=accounts,
         halted=store.switch.halt_reason(),
-        has_policies=_has_completed_run(store),
+        sources=tuple(sorted(markets)),
+        runnable=_runnable(store, markets),
+        trained=_last_trained(store),
+        replay_days=_replay_days(store, active, markets, at) if active and not accounts else None,
         running=tuple(run for run in runs if run.status == "running"),
         searches=running_sessions(store),
         waiting_plans=tuple(states.get("waiting_plan", ())),
@@ -154,13 +182,38 @@ def read_home_status(store: Store, at: datetime) -> HomeStatus:
 
 def _read_accounts(store: Store) -> tuple[AccountClose, ...]:
     closes = ((name, store.book(name).last()) for name in account_names(store.home))
-    return tuple(AccountClose(name, last.session, last.value, last.equity, last.ruin) for name, last in closes if last)
+    fields = attrgetter("session", "value", "equity", "ruin", "in_replay")
+    return tuple(AccountClose(name, *fields(last)) for name, last in closes if last)
 
 
-def _has_completed_run(store: Store) -> bool:
-    if Database.connect(ledger_url(store.home)).revision() is None:  # opening the ledger would create it
-        return False
-    return bool((store.ledger.runs()["status"] == "done").any())
+def _read_markets(store: Store) -> _Markets:
+    """First and last session of each ingested market, by source."""
+    if not store.home.catalog.exists():  # reading tables would create it
+        return {}
+    rows = store.tables.read_whole(MARKET_PANEL, ["source", "first_session", "last_session"])
+    return {source: (first, last) for source, first, last in rows.iter_rows()}
+
+
+def _replay_days(store: Store, active: ActivePolicy, markets: _Markets, at: datetime) -> tuple[date, date] | None:
+    """Last year of a market that has ended, at most its second half, which tests usually cover."""
+    first, last = markets.get(store.ledger.source_of(active.partition_key), (at.date(), at.date()))
+    return None if last > at.date() - WEEK else (max(last - YEAR, first + (last - first) / 2), last)
+
+
+def _has_ledger(store: Store) -> bool:
+    """Whether there is a ledger; opening it would create it."""
+    return Database.connect(ledger_url(store.home)).revision() is not None
+
+
+def _runnable(store: Store, sources: Collection[str]) -> tuple[str, ...]:
+    archived = store.ledger.archived_names() if _has_ledger(store) else ()
+    specs = read_experiments(store.home).specs
+    return tuple(spec.name for spec in specs if spec.market.source in sources and spec.name not in archived)
+
+
+def _last_trained(store: Store) -> str:
+    keys = store.ledger.runs().filter(status="done")["partition_key"] if _has_ledger(store) else ()
+    return next((key.partition("@")[0] for key in keys), "")
 
 
 def running_runs(store: Store) -> Sequence[RunState]:
@@ -170,7 +223,7 @@ def running_runs(store: Store) -> Sequence[RunState]:
 
 def _read_runs(store: Store) -> Sequence[RunState]:
     """Last runs by version and kind that are not done, newest first, without archived experiments."""
-    if Database.connect(ledger_url(store.home)).revision() is None:  # opening the ledger would create it
+    if not _has_ledger(store):
         return ()
     archived = store.ledger.archived_names()
     last = store.ledger.runs().unique(["partition_key", "kind"], keep="first", maintain_order=True)

@@ -30,7 +30,7 @@ from nvtrader_pipelines.scoreboard.contests import read_contests
 from nvtrader_pipelines.scoreboard.overall_results import precompute_results
 from nvtrader_pipelines.scoreboard.trial_history import describe_next_trial
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.specs import FoundExperiments, experiment_name, read_experiments
+from nvtrader_pipelines.storage.specs import FoundExperiments, experiment_name, read_experiments, read_market
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import Table
 from nvtrader_pipelines.storage.views.publishing import publish
@@ -205,6 +205,15 @@ def select_experiments(
     return specs, problems
 
 
+def omit_unlisted(store: Store, specs: list[ExperimentSpec], report: Callable[[str], None]) -> list[ExperimentSpec]:
+    """Omit experiments whose market is neither listed nor ingested, unless that is all of them."""
+    sources = {*read_market(store.home).calendars.by_source, *store.panels.sources()}
+    listed = [spec for spec in specs if spec.market.source in sources] or specs
+    for spec in (spec for spec in specs if spec not in listed):
+        report(f"{spec.name} is left out: data/market.yaml lists no source {spec.market.source}")
+    return listed
+
+
 def update_market(store: Store, *, quiet: bool = False) -> None:
     """Ingest the bars and derive the market, if its inputs have changed.
 
@@ -262,6 +271,7 @@ def run_pipeline(
     with open_instance(store) as instance:
         run = _Materialization(store, instance, watch, quiet=quiet)
         run.update_market()
+        specs = specs if names else omit_unlisted(store, specs, run.print_progress)
         long = long_trainings(store, specs)
         if long and confirm:
             confirm(long)

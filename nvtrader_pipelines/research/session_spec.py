@@ -114,6 +114,11 @@ class SearchWindows:
             len(days),
         )
         year = panel.calendar.periods_per_year
+        if len(days) < (needed := 3 * year + purge):
+            raise ValueError(
+                f"a search needs {needed:,} usable sessions: a sealed year, a year of validation and one of training "
+                f"with a purge of {purge}; {spec.base.market.source} has {len(days):,}; deliver earlier prices"
+            )
         require_sealed_window(end - sealed, year)
         n_validation, n_training = sealed - first, first - purge
         if n_validation < year or n_training < year:

@@ -29,6 +29,22 @@ MIN_EPISODE = 20  # decisions
 MIN_MONTHS = 7  # of a history with three tests
 MIN_SESSIONS = MIN_MONTHS * SESSIONS_PER_MONTH
 MAX_INTEGER = 2**63 - 1  # the largest in tables and libraries
+TILT: dict[str, Any] = {  # of 1/N, from which it starts: recommended
+    "vol_penalty": 0.0,
+    "observation": {"kind": "per_asset"},
+    "action": {"kind": "residual"},
+    "rewards": [{"kind": "benchmark_relative"}],
+}
+TILT_PPO: dict[str, Any] = {
+    "kind": "ppo",
+    "total_timesteps": 26_624,
+    "n_envs": 128,
+    "n_epochs": 4,
+    "learning_rate": 0.003,
+    "gamma": 0.5,
+    "demean_returns": True,
+    "backbone": {"kind": "shared_asset"},
+}
 
 
 @dataclass(frozen=True)
@@ -84,7 +100,7 @@ def plan_problem(store: Store, spec: ExperimentSpec) -> str | None:
 def experiment_warnings(store: Store) -> list[str]:
     """Warnings on experiments that cannot be planned, and on rules that lack history."""
     experiments = read_unarchived_experiments(store)
-    names: dict[str, list[str]] = {}
+    names, without_panel = dict[str, list[str]](), set[str]()
     for spec in experiments.specs:
         try:
             short = dict.fromkeys(
@@ -93,10 +109,12 @@ def experiment_warnings(store: Store) -> list[str]:
             warnings = list(short)
         except (StorageError, ValueError) as error:
             warnings = [f"cannot be planned: {' '.join(str(error).split())}"]
+            without_panel.update(warnings if isinstance(error, StorageError) else ())
         for warning in warnings:
             names.setdefault(warning, []).append(spec.name)
     files = [problem for _, problem in sorted(experiments.problems.items())]
-    return [*files, *(f"{', '.join(names[warning])}: {warning}" for warning in names)]
+    cures = {warning: f", or `nvtrader experiments archive {' '.join(names[warning])}`" for warning in without_panel}
+    return [*files, *(f"{', '.join(names[warning])}: {warning}{cures.get(warning, '')}" for warning in names)]
 
 
 def register_experiments(store: Store, specs: Sequence[ExperimentSpec]) -> Registration:
@@ -120,10 +138,11 @@ def register_experiments(store: Store, specs: Sequence[ExperimentSpec]) -> Regis
 
 
 def fit_history(store: Store, source: str, symbols: Sequence[str] = ()) -> dict[str, Any]:
-    """Fields of an experiment that fit the history of a market: folds, episodes and baselines.
+    """Fields of an experiment that fit the history of a market: folds, episodes, baselines and the recommended agent.
 
     A test is a sixth of the months, after three times as many for training, at most as by default; so there are three
-    of them or more. Episodes are shorter than a training window, and rules without enough history are left out.
+    of them or more. Episodes are shorter than a training window, and rules without enough history are left out. A
+    rollout is half an episode of each portfolio, in two batches.
 
     Raises:
         StorageError: if the source is not ingested.
@@ -141,13 +160,13 @@ def fit_history(store: Store, source: str, symbols: Sequence[str] = ()) -> dict[
         )
     train_sessions = 3 * test_months * SESSIONS_PER_MONTH
     frequency = max(1, min(frequency, train_sessions // (2 * MIN_EPISODE)))
+    episode_len = min(default.environment.episode_len, max(MIN_EPISODE, train_sessions // (2 * frequency)))
+    n_steps = episode_len // 2
     rules = [rule.model_dump(mode="json") for rule in default.baselines if rule.lookback <= train_sessions]
     return {
         "market": market,
-        "environment": {
-            "rebal_freq": frequency,
-            "episode_len": min(default.environment.episode_len, max(MIN_EPISODE, train_sessions // (2 * frequency))),
-        },
+        "environment": {**TILT, "rebal_freq": frequency, "episode_len": episode_len},
+        "agent": {**TILT_PPO, "n_steps": n_steps, "batch_size": 64 * n_steps},
         "splitter": {"kind": "walk_forward", "test_months": test_months, "train_months": 3 * test_months},
         **({"baselines": rules} if len(rules) < len(default.baselines) else {}),
     }
@@ -175,8 +194,7 @@ def store_manual_experiment(
     digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
     named = {"name": f"train-{short_id(digest)}", "description": "Manual run.", **content}
     spec = validate_document(named, ExperimentSpec, "the options are not valid")
-    sources = store.tables.read(MARKET_PANEL, columns=["source"])["source"]
-    problem = plan_problem(store, spec) if spec.market.source in set(sources) else None  # else it is ingested first
+    problem = plan_problem(store, spec) if source in store.panels.sources() else None  # else it is ingested first
     if problem:
         raise ValueError(problem)
     return store_experiment(store.home, spec).name

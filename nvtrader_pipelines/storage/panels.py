@@ -116,6 +116,10 @@ class Panels:
     tables: Warehouse
     known: dict[MarketChoice, MarketPanel] = field(default_factory=dict)
 
+    def sources(self) -> list[str]:
+        """Sources with a panel, sorted."""
+        return sorted(self.tables.read_whole(MARKET_PANEL, ["source"])["source"])
+
     def read(self, choice: MarketChoice) -> MarketPanel:
         """Read the panel of a market choice at the currently pinned snapshots.
 

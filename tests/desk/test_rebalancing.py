@@ -4,6 +4,7 @@ from nvtrader_pipelines.desk import traded_market
 from nvtrader_pipelines.desk.halt import halt
 from nvtrader_pipelines.desk.rebalancing import replay_reason, server_message, skip_reason
 from nvtrader_pipelines.market.calendar import NEW_YORK
+from nvtrader_pipelines.notifications.home_status import read_home_status
 from tests.desk.desks import AT, add_account, days_of, desk, evening, states, trade
 
 
@@ -11,7 +12,14 @@ def test_replayed_account_is_left_to_a_person_until_a_trade_without_days(trading
     store, run = trading_home
     days = days_of(store)
     assert replay_reason(store, "paper") is None
+    first = read_home_status(store, AT).next_step
+    middle = days[0] + (days[-1] - days[0]) / 2
+    assert (first.command, first.button) == (f"nvtrader trade --from {middle} --to {days[-1]}", "")
+    today = read_home_status(store, evening(store)).next_step
+    assert (today.command, today.link) == ("nvtrader trade", "#job-eod_rebalance")
     trade(store, days[-12], days[-10])
+    then = read_home_status(store, AT).next_step
+    assert (then.command, then.button) == ("nvtrader trade --account paper", "See the account")
     next_session = days[-1] + dt.timedelta(days=1)
     for reason in (
         replay_reason(store, "paper"),

@@ -10,10 +10,12 @@ from nvtrader_pipelines.notifications.send_due import record_command
 from nvtrader_pipelines.runs.run_tables import JUDGEMENT_STARTS
 from nvtrader_pipelines.storage.code_server import LOCK
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch, Halt
+from nvtrader_pipelines.storage.specs import write_experiment
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.training_curve_file import CurvePoint, append_point
 from tests.homes import SPEC, small_home
 from tests.research.sessions import a_journal, a_session, write_session
+from tests.runs.small_runs import market_home
 from tests.service.cli.sample_plans import AT, SESSION, TURNOVER, append_plan, plan, write_book
 from tests.storage.ledger.run_rows import run_row
 
@@ -41,7 +43,7 @@ def files_of(home) -> set[Path]:
     return set(home.root.rglob("*"))
 
 
-def test_status_of_empty_home_begins_with_materialize_and_writes_nothing(home):
+def test_status_of_empty_home_begins_with_ingest_and_writes_nothing(home):
     before = files_of(home)
     status = read(home)
     assert files_of(home) == before
@@ -49,7 +51,7 @@ def test_status_of_empty_home_begins_with_materialize_and_writes_nothing(home):
         None,
         None,
         "",
-        "nvtrader materialize",
+        "nvtrader ingest",
     )
     assert [status.accounts, status.running, status.waiting_plans, status.failed_runs] == [()] * 4
 
@@ -128,7 +130,22 @@ def test_failed_run_is_shown_until_its_version_succeeds(small):
     later = "bb22" + "0" * 12
     begin(small, later, AT + timedelta(hours=1)).finish(later, "done")
     done = read(small)
-    assert (done.failed_runs, done.next_step.command) == ((), "nvtrader policies activate NAME")
+    assert (done.failed_runs, done.next_step.command) == ((), "nvtrader policies activate tiny")
+
+
+def test_next_step_before_training_fits_the_market(tmp_path):
+    store = market_home(tmp_path / "market")
+
+    def step_with(name, source="landing"):
+        write_experiment(store.home, name, fields={"market": {"source": source}})
+        return read_home_status(store, AT).next_step
+
+    own = step_with("shipped", "sample")
+    assert (own.command, own.link) == ("nvtrader experiments new NAME --source landing", "/lab/build")
+    store.ledger.archive(["archived"])
+    assert step_with("archived") == own
+    assert step_with("ours").command == "nvtrader experiments run ours"
+    assert step_with("more").command == "nvtrader materialize"
 
 
 def test_waiting_plan_and_refused_file_wait(small):

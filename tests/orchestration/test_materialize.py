@@ -12,11 +12,12 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration import PipelineError, materialize
 from nvtrader_pipelines.orchestration.console import console_logger
 from nvtrader_pipelines.orchestration.instance import dagster_home
 from nvtrader_pipelines.orchestration.jobs import is_contest_judged, is_promotion_current
-from nvtrader_pipelines.orchestration.materialize import run_pipeline, select_experiments
+from nvtrader_pipelines.orchestration.materialize import omit_unlisted, run_pipeline, select_experiments
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
 from nvtrader_pipelines.runs.interruptions import INTERRUPTED, RunHalted
@@ -35,6 +36,7 @@ from tests.homes import (
     N_POLICIES,
     NVTRADER,
     SECRET,
+    SPEC,
     SWEEP,
     SWEPT,
     environment,
@@ -279,6 +281,14 @@ def test_select_experiments_keeps_the_order_of_the_names(tmp_path):
     write_experiment(home, "other.yaml", name="other")
     assert selected(home, []) == (["other", "tiny"], [])
     assert selected(home, ["tiny", "other"]) == (["tiny", "other"], [])
+
+
+def test_experiments_of_unlisted_sources_are_left_out_unless_all_are(tmp_path):
+    store, lines = Store(small_home(tmp_path / "home")), []
+    away = ExperimentSpec(name="away")
+    assert omit_unlisted(store, [away, SPEC], lines.append) == [SPEC]
+    assert lines == ["away is left out: data/market.yaml lists no source sample"]
+    assert omit_unlisted(store, [away], lines.append) == [away]
 
 
 def test_select_experiments_of_a_variant_selects_its_ablation(tmp_path):

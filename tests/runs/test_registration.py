@@ -1,13 +1,20 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from nvtrader_pipelines.experiments.designs import AblationDesign
 from nvtrader_pipelines.experiments.plan import short_history_warnings
 from nvtrader_pipelines.policies.baselines import EqualWeight, MeanCvar, Momentum
 from nvtrader_pipelines.runs import training_time
 from nvtrader_pipelines.runs.experiment_list import names_with_variants
-from nvtrader_pipelines.runs.registration import fit_history, plan_problem, plan_variants, register_experiments
+from nvtrader_pipelines.runs.registration import (
+    experiment_warnings,
+    fit_history,
+    plan_problem,
+    plan_variants,
+    register_experiments,
+)
 from nvtrader_pipelines.runs.smoke_run import MAX_TIMESTEPS, smoke_run
 from nvtrader_pipelines.runs.training_time import ASSUMED_PACE, estimate_training, format_seconds, long_trainings
 from nvtrader_pipelines.storage.errors import StorageError
@@ -165,6 +172,26 @@ def test_experiment_fitted_to_a_history_has_three_folds_or_more_and_no_warning(m
     assert plan.panel.symbols == ("AAA", "BBB")
     fold = plan.folds[0]
     assert fold.train_last - fold.train_first > 2 * (fold.test_last - fold.test_first)
+    smoke = smoke_run(market, plan.spec)
+    assert (plan.spec.environment.action.kind, smoke.timesteps) == ("residual", MAX_TIMESTEPS)
+
+
+def test_recommended_agent_of_a_fit_is_that_of_the_guide(market):
+    land(market, 600)
+    guide = (EXAMPLES.parent / "guides" / "own-data.md").read_text().partition("# data/experiments/ours.yaml")[2]
+    ours = yaml.safe_load(guide.partition("```")[0])
+    fields = fit_history(market, "landing")
+    fitted = {"environment": ("rebal_freq", "episode_len"), "agent": ("n_steps", "batch_size")}
+    for part, names in fitted.items():
+        assert {**fields[part], **dict.fromkeys(names)} == {**ours[part], **dict.fromkeys(names)}
+
+
+def test_warning_without_a_panel_names_the_experiments_to_archive(store):
+    for name in ("one", "two"):
+        write_experiment(store.home, name)
+    (warning,) = experiment_warnings(store)
+    assert warning.startswith("one, two: cannot be planned")
+    assert warning.endswith("`nvtrader experiments archive one two`")
 
 
 def test_market_too_short_for_an_experiment_is_refused(market):

@@ -91,6 +91,8 @@ class Searches(Family):
         chosen: dict[str, Any] = {**settings.model_dump(exclude_unset=True), "eval_mode": mode}
         like, *market = (chosen.pop(name, None) for name in ("like", "source", "symbols", "total_timesteps"))
         experiment = read_named_experiment(self.store.home, like) if like else None
+        if not like and len(sources := self.store.panels.sources()) == 1:
+            market[0] = market[0] or sources[0]
         if "total_timesteps" in settings.model_fields_set and (note := unused_note(mode, experiment)):
             warn(note)
         base = session_base(mode, experiment, *market)

@@ -6,6 +6,7 @@ import pytest
 from nvtrader_pipelines.research.session_report import session_report
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
 from tests.research.sessions import JournalBuilder, a_journal, a_session, write_session
+from tests.runs.small_runs import market_home
 from tests.service.cli.error_lines import is_one_line_error
 
 ONE, TWO = a_session("20260302-aaaa"), a_session("20260303-bbbb")
@@ -28,6 +29,13 @@ def folders(home):
     """Folders of a finished and of a stopped session."""
     lines = (a_journal().look(0.2, 0.3).lines, a_journal(12).lines)
     return [write_session(home, session, journal) for session, journal in zip((ONE, TWO), lines, strict=True)]
+
+
+def test_search_on_a_short_history_names_the_sessions_it_needs(tmp_path, command):
+    found = command(market_home(tmp_path / "market").home)("research", "start")
+    assert found.exit_code == BAD_INPUT
+    assert "a search needs 762 usable sessions" in found.stderr
+    assert "landing has 228" in found.stderr
 
 
 READING = ("status", "sessions", "journal", "report")

@@ -3,6 +3,7 @@
 import json
 import re
 from collections import Counter
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Annotated, Any
 
@@ -14,12 +15,14 @@ from nvtrader_pipelines.evaluation.findings import describe_period
 from nvtrader_pipelines.evaluation.formats import UNKNOWN
 from nvtrader_pipelines.evaluation.verdict_tables import reported_period
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
+from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.promotion.policy_cards import find_policy
 from nvtrader_pipelines.research.journal import TrialJudged
 from nvtrader_pipelines.research.recorded_session import read_session
 from nvtrader_pipelines.research.study import drawn_knobs, is_finished, study_figures
 from nvtrader_pipelines.runs.drafts import CheckedDraft, check_draft, format_draft
 from nvtrader_pipelines.runs.experiment_list import list_experiments
+from nvtrader_pipelines.runs.registration import fit_history
 from nvtrader_pipelines.runs.run_charts import Replay, has_learned, replay, tested_folds
 from nvtrader_pipelines.runs.run_comparison import compare_named_runs
 from nvtrader_pipelines.runs.run_document import RunDocument, run_document
@@ -118,11 +121,16 @@ def show_comparison(shared: Shared, run: Annotated[list[Text], Query()] = []) ->
 
 @routes.get("/lab/build", include_in_schema=False)
 def show_builder(shared: Shared, like: Text = "") -> Response:
-    """Show a form for an experiment, which begins as a registered version or the default one."""
+    """Show a form for an experiment, which begins as a registered version, or fits the market."""
     try:
         content = version_content(shared.store.ledger, like) if like else {}
     except StorageError as error:
         return show(shared, "problem", 404, title="There is no such version", problem=error)
+    sources = shared.store.panels.sources()
+    if not like and sources and MarketChoice().source not in sources:
+        content = {"market": {"source": sources[0]}}
+        with suppress(ValueError):  # it is too short
+            content = fit_history(shared.store, sources[0])
     name = f"{content['name']}-2" if like else "my-experiment"
     draft = check_draft(shared.store, {**content, "name": name[-MAX_NAME:]})
     return show(

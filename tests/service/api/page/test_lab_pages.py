@@ -21,6 +21,7 @@ from nvtrader_pipelines.storage.specs import read_experiment
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import copy_home, expose_run, run_of, small_home
 from tests.research.sessions import a_journal, a_session, write_session
+from tests.runs.small_runs import market_home
 from tests.service.api.conftest import AUTHORIZED, TOKEN, client_of
 from tests.service.api.page.test_browser import LOOKS, MARKUP, axe_findings
 from tests.service.api.servers import served
@@ -441,6 +442,13 @@ def test_check_of_a_draft_refuses_what_is_no_draft(client, body, status):
     answer = client.post("/lab/build/check", json=body, headers=AUTHORIZED)
     assert answer.status_code == status
     assert client.post("/lab/build/check", json=body).status_code == 401
+
+
+def test_builder_begins_with_a_fit_to_the_only_market(tmp_path):
+    page = client_of(market_home(tmp_path / "market").home).get("/lab/build").text
+    draft = json.loads(page.partition('id="data">')[2].partition("</script>")[0])["draft"]
+    assert (draft["content"]["market"]["source"], draft["market_problem"]) == ("landing", "")
+    assert draft["content"]["agent"]["backbone"]["kind"] == "shared_asset"
 
 
 def test_builder_of_an_unknown_version_is_not_found(client):
