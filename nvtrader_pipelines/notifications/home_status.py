@@ -142,9 +142,8 @@ class HomeStatus(Document):
         account = next((account for account in self.accounts if not account.in_replay), self.accounts[0])
         link = f"/accounts/{account.account}"
         if account.in_replay:
-            name, to = account.account, account.session
-            replayed = f"A replay traded {name} to {to}: continue it with --to DATE, or trade on without days"
-            return NextStep(replayed, f"nvtrader trade --account {name}", "See the account", link)
+            replayed = f"A replay traded {account.account} to {account.session}: continue it, or trade on without days"
+            return NextStep(replayed, f"nvtrader trade --account {account.account}", "See the account", link)
         if self.ui:
             return NextStep(f"{active.policy} trades by itself", "nvtrader portfolio", "See the account", link)
         return NextStep(f"{active.policy} trades only while the UI runs", "nvtrader ui", "See the account", link)

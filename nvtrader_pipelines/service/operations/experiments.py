@@ -45,7 +45,7 @@ class Experiments(Family):
         *,
         like: Annotated[str | None, Field(description="Extend this experiment of data/experiments.")] = None,
         source: Annotated[
-            str | None, Field(description="Source of the market, to whose history folds and episodes are fitted.")
+            str | None, Field(description="Source of a market, for the recommended agent fitted to its history.")
         ] = None,
         symbols: Symbols = (),
     ) -> "NewExperiment":

@@ -75,7 +75,8 @@ class Searches(Family):
         """Search for better settings: propose, train, judge, keep and again, within a budget.
 
         Trials train and are compared before the sealed days. The best is tested on those once, if it is above what luck
-        explains. Ctrl-C ends the session after its current trials, a second one at once; `resume` continues it.
+        explains. Ctrl-C ends the session after its current trials, a second one at once; `resume` continues it. The
+        default source is the only ingested market, or sample.
 
         Raises:
             StorageError, ValueError: as `plan_session`.
