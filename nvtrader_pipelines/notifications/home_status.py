@@ -29,7 +29,7 @@ from nvtrader_pipelines.storage.training_curve_file import CurvePoint, read_poin
 KINDS: tuple[Kind, ...] = ("waiting_plan", "unreachable_ui")  # stale data take a second to read
 FAILED = ("failed", "interrupted")
 WEEK, YEAR = timedelta(days=7), timedelta(days=365)
-_Markets = Mapping[str, tuple[date, date]]
+_Markets = Mapping[str, tuple[date, date]]  # first and last session of ingested ones, by source
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,6 @@ def _read_accounts(store: Store) -> tuple[AccountClose, ...]:
 
 
 def _read_markets(store: Store) -> _Markets:
-    """First and last session of each ingested market, by source."""
     if not store.home.catalog.exists():  # reading tables would create it
         return {}
     rows = store.tables.read_whole(MARKET_PANEL, ["source", "first_session", "last_session"])

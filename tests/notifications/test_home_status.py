@@ -140,10 +140,10 @@ def test_next_step_before_training_fits_the_market(tmp_path):
         write_experiment(store.home, name, fields={"market": {"source": source}})
         return read_home_status(store, AT).next_step
 
-    own = step_with("shipped", "sample")
-    assert (own.command, own.link) == ("nvtrader experiments new NAME --source landing", "/lab/build")
+    new = step_with("shipped", "sample")
+    assert (new.command, new.link) == ("nvtrader experiments new NAME --source landing", "/lab/build")
     store.ledger.archive(["archived"])
-    assert step_with("archived") == own
+    assert step_with("archived") == new
     assert step_with("ours").command == "nvtrader experiments run ours"
     assert step_with("more").command == "nvtrader materialize"
 

@@ -1,4 +1,5 @@
 import json
+import re
 
 import optuna
 import pytest
@@ -34,8 +35,7 @@ def folders(home):
 def test_search_on_a_short_history_names_the_sessions_it_needs(tmp_path, command):
     found = command(market_home(tmp_path / "market").home)("research", "start")
     assert found.exit_code == BAD_INPUT
-    assert "a search needs 762 usable sessions" in found.stderr
-    assert "landing has 228" in found.stderr
+    assert re.search("a search needs 762 usable sessions.*landing has 228", found.stderr)
 
 
 READING = ("status", "sessions", "journal", "report")
