@@ -12,7 +12,7 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.archive import read_card
 from nvtrader_pipelines.policies.learned import require_same_market
 from nvtrader_pipelines.portfolio.cash import CASH
-from nvtrader_pipelines.runs.market_summary import missing_sectors
+from nvtrader_pipelines.runs.universes import missing_sectors
 from nvtrader_pipelines.storage.compliance_files import read_limits, require_not_looser
 from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
 from nvtrader_pipelines.storage.store import Store

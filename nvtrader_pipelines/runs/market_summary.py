@@ -1,6 +1,6 @@
 """Summary of the ingested market: counts of rows, reasons of refusals, coverage, warnings."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +16,8 @@ from nvtrader_pipelines.market.rules import SESSION_NOT_ENDED, parse_symbol
 from nvtrader_pipelines.market.sources.file_names import SYMBOL
 from nvtrader_pipelines.runs.ingestion import FILE_KEY
 from nvtrader_pipelines.runs.registration import MIN_SESSIONS
-from nvtrader_pipelines.storage.compliance_files import SECTORS, read_compliance
+from nvtrader_pipelines.runs.universes import missing_sectors
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.landing_zone import landed_files
 from nvtrader_pipelines.storage.panels import panel_problem, read_calendars
@@ -196,22 +195,6 @@ def _notes(files: pl.DataFrame) -> Iterator[str]:
         shown = ", ".join(column or "(unnamed)" for column in columns)
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         yield f"columns that are not read: {shown} (in {names[0]}{more})"
-
-
-def missing_sectors(home: Home, symbols: Sequence[str]) -> str | None:
-    """Say which symbols have no sector, with the line that adds one; None if all have.
-
-    Raises:
-        StorageError: if the file of the sectors is not valid.
-    """
-    sectors = read_compliance(home).sectors
-    without = [symbol for symbol in symbols if symbol not in sectors]
-    if not without:
-        return None
-    return (
-        f"{name_symbols(without)}: no sector is known, so every plan with such a name waits for a person; add a line "
-        f"for each to data/compliance/{SECTORS}, below its header symbol,sector: {without[0]},SECTOR"
-    )
 
 
 def _panel_notes(store: Store) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import date
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -10,8 +11,10 @@ import polars.selectors
 from numpy.typing import NDArray
 from pydantic import Field
 
-from nvtrader_pipelines.components.document import Document
+from nvtrader_pipelines.components.columns import Column, TableSchema
+from nvtrader_pipelines.components.document import Document, row_model
 from nvtrader_pipelines.evaluation.guard_telemetry import guard_rows
+from nvtrader_pipelines.evaluation.statistics import STATISTICS
 from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.runs.run_queries import read_leverage
 from nvtrader_pipelines.storage.errors import StorageError
@@ -20,6 +23,7 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     ACTION_LOGS,
     EQUITY_CURVES,
+    EVALUATIONS,
     REWARD_DECOMPOSITION,
     TRAINING_CURVES,
     TRAJECTORIES,
@@ -29,6 +33,12 @@ from nvtrader_pipelines.storage.tables import (
 N_BUCKETS = 200  # of sessions; each keeps its first, last, lowest and highest value
 N_NAMES = 7  # bands of their own
 Values = tuple[Annotated[float, Field(allow_inf_nan=False)] | None, ...]
+SHARED_FIGURES = TableSchema(
+    Column("account", pl.String, "experiment, with the short id where it has several of the runs"),
+    EVALUATIONS.schema.only("first_session", "last_session", "n_sessions", *STATISTICS),
+    Column("sharpe_difference", pl.Float64, "Sharpe ratio less that of the first run; null for the first"),
+    EVALUATIONS.schema.only("sharpe_difference_low", "sharpe_difference_high"),
+)
 
 
 class AccountCurve(Document):
@@ -39,6 +49,19 @@ class AccountCurve(Document):
     sessions: tuple[date, ...]
     equity: Values  # 1 at the start
     drawdown: Values  # positive fractions
+
+
+class SharedAccount(row_model(SHARED_FIGURES)):
+    """Figures of a run over the sessions that all compared runs walked."""
+
+
+class SharedSessionsDocument(Document):
+    """Figures of runs over the sessions they share, and the path of their picture."""
+
+    figures: tuple[SharedAccount, ...]
+    curves: tuple[AccountCurve, ...] = Field(default=(), exclude=True)  # for `plot`; not in JSON
+    picture: Path | None  # null if there is nothing to draw
+    note: str | None  # why there is nothing to draw
 
 
 class GrossCurve(Document):

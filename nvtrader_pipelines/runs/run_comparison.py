@@ -4,14 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-from pydantic import Field
-
-from nvtrader_pipelines.components.columns import Column, TableSchema
+from nvtrader_pipelines.components.columns import TableSchema
 from nvtrader_pipelines.components.document import Document, row_model
-from nvtrader_pipelines.evaluation.statistics import STATISTICS
 from nvtrader_pipelines.runs.experiment_document import FieldDifference
-from nvtrader_pipelines.runs.run_charts import AccountCurve
+from nvtrader_pipelines.runs.run_charts import SharedSessionsDocument
 from nvtrader_pipelines.runs.run_queries import (
     COMPARED_COLUMNS,
     COMPARED_FIGURES,
@@ -21,14 +17,6 @@ from nvtrader_pipelines.runs.run_queries import (
 )
 from nvtrader_pipelines.storage.ledger import schema
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import EVALUATIONS
-
-SHARED_FIGURES = TableSchema(
-    Column("account", pl.String, "experiment, with the short id where it has several of the runs"),
-    EVALUATIONS.schema.only("first_session", "last_session", "n_sessions", *STATISTICS),
-    Column("sharpe_difference", pl.Float64, "Sharpe ratio less that of the first run; null for the first"),
-    EVALUATIONS.schema.only("sharpe_difference_low", "sharpe_difference_high"),
-)
 
 
 class ComparedRun(row_model(TableSchema(schema.polars_schema(schema.RUNS).only(*COMPARED_COLUMNS), COMPARED_FIGURES))):
@@ -39,19 +27,6 @@ class SpecDifference(FieldDifference):
     """Field of a run's spec that differs from the first run's, on the left; null where missing."""
 
     run: str  # short id
-
-
-class SharedAccount(row_model(SHARED_FIGURES)):
-    """Figures of a run over the sessions that all compared runs walked."""
-
-
-class SharedSessionsDocument(Document):
-    """Figures of runs over the sessions they share, and the path of their picture."""
-
-    figures: tuple[SharedAccount, ...]
-    curves: tuple[AccountCurve, ...] = Field(default=(), exclude=True)  # for `plot`; not in JSON
-    picture: Path | None  # null if there is nothing to draw
-    note: str | None  # why there is nothing to draw
 
 
 class ComparisonDocument(Document):

@@ -30,8 +30,7 @@ from nvtrader_pipelines.figures import (
     tear_sheet_figure,
 )
 from nvtrader_pipelines.figures.canvas import Picture
-from nvtrader_pipelines.runs.run_charts import account_curves
-from nvtrader_pipelines.runs.run_comparison import SharedAccount, SharedSessionsDocument
+from nvtrader_pipelines.runs.run_charts import SharedAccount, SharedSessionsDocument, account_curves
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_picture
 from nvtrader_pipelines.storage.ledger import LedgerRun

@@ -1,10 +1,13 @@
-"""Universes of runs and trials, source and names, which lists that rank keep apart."""
+"""Universes of runs and trials, source and names, which lists that rank keep apart; and their sectors."""
 
 import json
+from collections.abc import Sequence
 
 import polars as pl
 
 from nvtrader_pipelines.components.text import name_symbols
+from nvtrader_pipelines.storage.compliance_files import SECTORS, read_compliance
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import MARKET_PANEL
 from nvtrader_pipelines.storage.tables.research import SESSIONS
@@ -28,6 +31,22 @@ def with_market(store: Store, rows: pl.DataFrame) -> pl.DataFrame:
         by_source.setdefault(universe[0], []).append(universe)
     return rows.with_columns(
         market=pl.Series([_label(universe, by_source[universe[0]]) for universe in own], dtype=pl.String)
+    )
+
+
+def missing_sectors(home: Home, symbols: Sequence[str]) -> str | None:
+    """Say which symbols have no sector, with the line that adds one; None if all have.
+
+    Raises:
+        StorageError: if the file of the sectors is not valid.
+    """
+    sectors = read_compliance(home).sectors
+    without = [symbol for symbol in symbols if symbol not in sectors]
+    if not without:
+        return None
+    return (
+        f"{name_symbols(without)}: no sector is known, so every plan with such a name waits for a person; add a line "
+        f"for each to data/compliance/{SECTORS}, below its header symbol,sector: {without[0]},SECTOR"
     )
 
 

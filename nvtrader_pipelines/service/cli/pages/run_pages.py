@@ -28,7 +28,8 @@ from nvtrader_pipelines.service.cli.table_layout import CellTable
 from nvtrader_pipelines.service.consoles import wide_console
 
 if TYPE_CHECKING:
-    from nvtrader_pipelines.runs.run_comparison import ComparisonDocument, SharedSessionsDocument
+    from nvtrader_pipelines.runs.run_charts import SharedSessionsDocument
+    from nvtrader_pipelines.runs.run_comparison import ComparisonDocument
     from nvtrader_pipelines.runs.run_deletion import Deletion
 
 FIGURES = tuple(name for name in COLUMNS[1:] if name != "openings")  # those are of the reported period only
