@@ -74,8 +74,9 @@ curl() { :; }
 kill() { :; }
 """  # in place of what takes seconds, also beside each other; ANSWER stands in for the id that a query finds
 SERVING = f"""
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 nvtrader() {{ [ "$1" != serve ] || exec {shlex.quote(str(VENV / "nvtrader"))} "$@"; command nvtrader "$@"; }}
-"""  # a service in a process of its own, which the guide's `kill` ends
+"""  # a service in a process of its own, which the guide's `kill` ends, or its failure
 EDITABLE = f"""
 export PYTHONPATH="$PWD/site:${{PYTHONPATH:-}}"
 nvtrader() {{ {shlex.quote(str(VENV / "nvtrader"))} "$@"; }}
@@ -147,7 +148,7 @@ def script(guide: Path) -> str:
     for name, group in groupby(doing, key=itemgetter(0)):
         texts = [text for _, text in group]
         commands = [SHELL[name](";\n".join(texts))] if name == "sql" else map(SHELL[name], texts)
-        parts += [f"echo '=== {name}'\n{command}" for command in commands]
+        parts += [f"echo; echo '=== {name}'\n{command}" for command in commands]
     return "\n".join(parts)
 
 
@@ -326,7 +327,7 @@ def test_guide_runs_without_error(guide, run_guide):
 @pytest.mark.parametrize("guide", WHOLE, ids=lambda guide: guide.stem)
 def test_queries_of_a_guide_return_rows(guide, run_guide):
     parts = re.split(r"^=== ", run_guide(guide)[1]["stdout"], flags=re.MULTILINE)
-    answers = [json.loads(line) for part in parts if part.startswith("sql\n") for line in part.splitlines()[1:]]
+    answers = [json.loads(line) for part in parts if part.startswith("sql\n") for line in part.splitlines()[1:] if line]
     assert len(answers) == sum(language == "sql" for language, _ in blocks(guide))
     assert all(answers)
 
