@@ -80,3 +80,12 @@ def shared_url(built_home, fast_nvtrader):
     """Service of the shared home, only to be read."""
     with served(built_home, command=fast_nvtrader) as (_, url, _):
         yield url
+
+
+@pytest.fixture(scope="module")
+def learned(built_home):
+    """Run of the shared home that learned."""
+    from nvtrader_pipelines.runs.run_library import library_runs
+    from nvtrader_pipelines.storage.store import Store
+
+    return next(run for run in library_runs(Store(built_home)) if run.agent == "ppo")
