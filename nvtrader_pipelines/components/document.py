@@ -68,9 +68,10 @@ class Document(BaseModel):
 
     def _repr_html_(self) -> str:
         """HTML for notebooks: the fields that are set, and the first rows and columns of those with rows."""
-        types, fields = row_types(type(self)), type(self).model_fields
-        shown = {name: value for name, value in self if not (fields[name].exclude or value in (None, "", (), {}))}
-        return _table({name: (self.frame(name) if name in types else value) for name, value in shown.items()})
+        types = row_types(type(self))
+        return _table(
+            {name: (self.frame(name) if name in types else value) for name, value in _set_facts(self).items()}
+        )
 
 
 class PartialDocument(Document):
@@ -116,6 +117,12 @@ def row_types(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
     return {name: kind[0] for name, kind in kinds.items() if kind[1:] == (...,) and hasattr(kind[0], "model_fields")}
 
 
+def _set_facts(model: BaseModel) -> dict[str, Any]:
+    """Fields that are set and in JSON."""
+    fields = type(model).model_fields
+    return {name: value for name, value in model if not (fields[name].exclude or value in (None, "", (), {}))}
+
+
 def _table(facts: Mapping[str, Any]) -> str:
     rows = (f"<tr><th>{escape(str(name))}</th><td>{_html(value)}</td></tr>" for name, value in facts.items())
     return f"<table>{''.join(rows)}</table>"
@@ -129,7 +136,7 @@ def _html(value: Any) -> str:
         with pl.Config(tbl_cols=N_SHOWN, tbl_rows=N_SHOWN):
             return value[:, :N_SHOWN]._repr_html_()
     if isinstance(value, BaseModel):
-        return _table({name: own for name, own in value if own not in (None, "", (), {})})
+        return _table(_set_facts(value))
     if isinstance(value, dict):
         return _table(value)
     if isinstance(value, tuple):

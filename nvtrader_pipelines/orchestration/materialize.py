@@ -272,8 +272,7 @@ def run_pipeline(
         run = _Materialization(store, instance, watch, quiet=quiet)
         run.update_market()
         specs = specs if names else omit_unlisted(store, specs, run.print_progress)
-        long = long_trainings(store, specs)
-        if long and confirm:
+        if confirm and (long := long_trainings(store, specs)):
             confirm(long)
         registered = register_experiments(store, specs)
         problems |= registered.problems

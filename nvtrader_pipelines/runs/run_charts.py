@@ -158,7 +158,7 @@ def run_charts(store: Store, run: LedgerRun) -> RunCharts:
     accounts = equity.filter(pl.col("kind") != "policy").sort(pl.col("kind") != "ensemble", "policy", "session")
     sessions, bands = _weight_bands(_own(_rows(store, run, ACTION_LOGS)))
     return RunCharts(
-        equity=account_curves(accounts),
+        equity=thinned_curves(accounts),
         gross=_gross_curve(_own(equity)) if read_leverage(store, run) else None,
         rewards=tuple(_term_curves(_own(_rows(store, run, REWARD_DECOMPOSITION)))),
         weight_sessions=sessions,
@@ -222,8 +222,8 @@ def replay(store: Store, run: LedgerRun, fold: int) -> Replay:
     )
 
 
-def account_curves(rows: pl.DataFrame) -> tuple[AccountCurve, ...]:
-    """Curves of accounts (policy, kind, session, equity, drawdown), in order."""
+def thinned_curves(rows: pl.DataFrame) -> tuple[AccountCurve, ...]:
+    """Thin curves of accounts (policy, kind, session, equity, drawdown), in order."""
     return tuple(map(_account_curve, rows.partition_by("policy", maintain_order=True)))
 
 

@@ -30,7 +30,7 @@ from nvtrader_pipelines.figures import (
     tear_sheet_figure,
 )
 from nvtrader_pipelines.figures.canvas import Picture
-from nvtrader_pipelines.runs.run_charts import SharedAccount, SharedSessionsDocument, account_curves
+from nvtrader_pipelines.runs.run_charts import SharedAccount, SharedSessionsDocument, thinned_curves
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_picture
 from nvtrader_pipelines.storage.ledger import LedgerRun
@@ -86,7 +86,7 @@ def draw_comparison(store: Store, runs: Sequence[LedgerRun], path: Path | None) 
         write_picture(path, comparison_figure(curves, title, note))
     accounts = curves.rename({"account": "policy"}).with_columns(kind=pl.lit("ensemble"))
     rows = rows_of(SharedAccount, mask_short(figures))
-    return SharedSessionsDocument(figures=rows, curves=account_curves(accounts), picture=path, note=None)
+    return SharedSessionsDocument(figures=rows, curves=thinned_curves(accounts), picture=path, note=None)
 
 
 def account_labels(runs: Sequence[LedgerRun]) -> list[str]:
