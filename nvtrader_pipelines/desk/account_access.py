@@ -89,10 +89,7 @@ def require_same_account(name: str, spec: AccountSpec, state: AccountState | Non
     """
     if state is None:
         return
-    opened, current = f"kept {state.kept_at}", f"kept {spec.kept_at}"
-    if isinstance(spec, SimulatedAccountSpec):
-        opened = f"{opened} with a capital of {state.capital:,}"
-        current = f"{current} with a capital of {spec.capital:,}"
+    opened, current = spec.custody(state), spec.custody()
     if opened != current:
         raise AccountChanged(
             f"broker and capital of an account are fixed once it is open, but {name} was opened as one {opened} and "

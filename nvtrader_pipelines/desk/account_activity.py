@@ -106,7 +106,7 @@ def activity(store: Store, facts: AccountFacts, first: date | None = None, last:
         **{name: n_events[kind] for name, kind in ORDERS.items()},
         "differences": {state.session: state.differences for state in within if state.differences},
         "halted": [session for session in facts.halted_sessions if spans[0] < session <= spans[1]],
-        "kill_switch": facts.halt_reason,
+        "kill_switch": facts.trading.halt_reason,
     }
     return AccountActivity.model_validate(fields)
 

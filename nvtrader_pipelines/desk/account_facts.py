@@ -10,7 +10,7 @@ from typing import Self
 import polars as pl
 
 from nvtrader_pipelines.desk.account_access import read_account
-from nvtrader_pipelines.execution.audit import AuditEvent
+from nvtrader_pipelines.execution.audit import AuditEvent, TradingState
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.orders import Fill
@@ -28,7 +28,7 @@ class AccountFacts:
     states: Sequence[AccountState]  # opening first
     events: Sequence[AuditEvent]
     records: Mapping[str, PlanRecord]  # by plan id, oldest first
-    halt_reason: str | None  # why the kill switch is engaged; None if it is not
+    trading: TradingState
 
     @classmethod
     def of(cls, store: Store, name: str) -> Self:
@@ -41,7 +41,7 @@ class AccountFacts:
         book = store.book(name)
         events = store.audit.events(name)
         Journal(store.audit, name, events).require_book_covers_audit(book.index())
-        return cls(name, book.states(), events, plan_records(events), store.switch.halt_reason())
+        return cls(name, book.states(), events, plan_records(events), store.switch_of(name).state())
 
     @cached_property
     def fills(self) -> Sequence[Fill]:

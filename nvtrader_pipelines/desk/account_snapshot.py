@@ -7,7 +7,7 @@ from nvtrader_pipelines.components.document import Document, PartialDocument
 from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.desk.account_facts import AccountFacts
 from nvtrader_pipelines.desk.positions import Position, positions
-from nvtrader_pipelines.execution.audit import AuditEvent
+from nvtrader_pipelines.execution.audit import AuditEvent, TradingState
 from nvtrader_pipelines.execution.plan import Finding
 from nvtrader_pipelines.execution.plan_records import PlanRecord, PlanStatus
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
@@ -53,6 +53,7 @@ class AccountSnapshot(PartialDocument):
     active_policy: ActivePolicyFacts | None
     account: str
     kill_switch: str | None  # why it is engaged
+    trading: TradingState
     session: date | None = None  # of the last close
     equity: float = 1.0  # as a multiple of the opening
     value: float | None = None  # equity in account currency
@@ -83,7 +84,7 @@ def account_snapshot(store: Store, name: str, facts: AccountFacts | None = None)
         StorageError: if the account does not exist, or its book, the audit or the active policy cannot be read.
         ExecutionError: if the book lacks events that the audit has.
     """
-    spec, active = read_account(store.home, name), read_active(store)
+    spec, active = read_account(store.home, name), read_active(store, name)
     facts = facts or AccountFacts.of(store, name)
     *_, last = (None, *facts.records.values())
     fields = {
@@ -91,8 +92,9 @@ def account_snapshot(store: Store, name: str, facts: AccountFacts | None = None)
         "currency": spec.currency,
         "active_policy": active and _active_policy(store, active),
         "account": facts.name,
-        "kill_switch": facts.halt_reason,
+        "kill_switch": facts.trading.halt_reason,
         **(_holdings(facts) if facts.states else {}),
+        "trading": facts.trading,
         "halted": facts.halted_sessions,
         "last_plan": last and _last_plan(last),
         "waiting": [record.plan.plan_id for record in facts.waiting],

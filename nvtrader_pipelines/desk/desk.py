@@ -51,6 +51,7 @@ class Desk:
         """Open the desk of an account; data is read on first use."""
         self.store, self.account, self._clock, self._by = store, account, clock, by
         self._market: tuple[object, TradedMarket] | None = None
+        self._switch = store.switch_of(account)
 
     def due(self) -> list[date]:
         """Sessions the account still has to trade, oldest first; for an unopened account, its first session.
@@ -292,10 +293,10 @@ class Desk:
         """
         opening = market.opening(first, book.opening())
         state = book.last()
-        if state is None and (stopped := self.store.switch.halt_reason()):
+        if state is None and (stopped := self._switch.halt_reason()):
             raise ExecutionError(
                 f"an account cannot be opened while trading is stopped, but the account {self.account} is not open "
-                f"yet, and {stopped}; run `nvtrader resume` first"
+                f"yet, and {stopped}; run {self._switch.remedy} first"
             )
         market.require_recent(
             Journal(self.store.audit, self.account).proposals(), state.session if state else market.day(opening)
@@ -311,22 +312,22 @@ class Desk:
         Raises:
             TradingHalted: with the close at which the account stays.
         """
-        if t < market.n_ended - 1 and (stopped := self.store.switch.halt_reason()):
-            raise TradingHalted(self.account, _require_open(book).session, stopped, self.store.switch.remedy)
+        if t < market.n_ended - 1 and (stopped := self._switch.halt_reason()):
+            raise TradingHalted(self.account, _require_open(book).session, stopped, self._switch.remedy)
 
     @contextmanager
     def _locked_session(self, *, is_replay: bool = False) -> Iterator[tuple[Trader, TradedMarket, SqliteBook]]:
         """Lock the account and yield its trader, market and book."""
         with lock_account(self.store, self.account) as book:
-            market = self._load_market(require_active(self.store))
+            market = self._load_market(require_active(self.store, self.account))
             require_fresh(market, self._clock())
             state = book.last()
             replayed_to = date.max if is_replay else None
             if state and state.in_replay and not is_replay:
                 replayed_to = market.day(market.n_ended - 1) - timedelta(days=1)
-            first_plan, switch = market.account.first_plan_turnover, self.store.switch
+            first_plan = market.account.first_plan_turnover
             controls = RiskControls(
-                switch, market.findings, market.purchase_bans, self._clock, self._by, replayed_to, first_plan
+                self._switch, market.findings, market.purchase_bans, self._clock, self._by, replayed_to, first_plan
             )
             yield Trader(market.deployment.clone(), market.venue(book), self._journal(book), controls), market, book
 
@@ -351,7 +352,7 @@ class Desk:
 
     def _cancel_if_halted(self) -> None:
         """Cancel open orders at a broker while trading is stopped, before anything else is read."""
-        reason = self.store.switch.halt_reason()
+        reason = self._switch.halt_reason()
         if reason is not None:
             with lock_account(self.store, self.account) as book:
                 cancel_account_orders(self.store, self.account, book, CancelRequest(reason, self._by, self._clock))

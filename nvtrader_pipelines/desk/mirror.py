@@ -59,14 +59,14 @@ def mirror(store: Store, account: str | None = None) -> dict[str, int]:
 
 
 def mirror_home_events(store: Store) -> None:
-    """Write events of no account, such as activations and halts, to `portfolio.audit`.
+    """Write events of no session, such as activations and halts, to `portfolio.audit`.
 
     The event counts without its mirror, so a failure is logged, and the next mirror completes it.
     """
     try:
         with store.lock("portfolio"):
             mirrored = _read_mirrored_lines(store)
-            new = [row for row in store.audit.rows() if row.account is None and row.line not in mirrored]
+            new = [row for row in store.audit.rows() if row.session_year is None and row.line not in mirrored]
             table, rows, where = _audit_table_change(store, new)
             if where["year"]:
                 store.tables.replace(table, rows, where)

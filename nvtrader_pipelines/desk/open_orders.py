@@ -18,7 +18,6 @@ from nvtrader_pipelines.desk.account_access import (
 )
 from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, plan_event
 from nvtrader_pipelines.execution.book import BookedOrder
-from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
@@ -56,8 +55,10 @@ def cancel_account_orders(store: Store, name: str, book: SqliteBook, request: Ca
         raise failure
 
 
-def cancel_all_orders(store: Store, request: CancelRequest) -> tuple[list[str], dict[str, str]]:
-    """Cancel the open orders of every account at a broker.
+def cancel_all_orders(
+    store: Store, request: CancelRequest, account: str | None = None
+) -> tuple[list[str], dict[str, str]]:
+    """Cancel the open orders of every account at a broker, or of one.
 
     Returns:
         The ids of the cancelled orders, and by account why some orders may still be open.
@@ -65,7 +66,7 @@ def cancel_all_orders(store: Store, request: CancelRequest) -> tuple[list[str], 
     cancelled, open_still = list[str](), dict[str, str]()
     in_use = retry_if_exception_type(AccountInUse)
     retrying = Retrying(stop=stop_after_delay(LOCK_TIMEOUT_S), wait=wait_fixed(0.2), retry=in_use, reraise=True)
-    for name in _accounts(store):
+    for name in _accounts(store) if account is None else [account]:
         try:
             outcome, reason = retrying(_cancel_at_account, store, name, request)
             cancelled += outcome
@@ -130,7 +131,7 @@ def _cancel_at_broker(
         return [], None
     spec = read_account(store.home, name)
     require_same_account(name, spec, book.last())
-    if isinstance(spec, SimulatedAccountSpec):
+    if spec.kind == "simulated":
         return [], None
     from nvtrader_pipelines.execution.brokers.live_venue import cancel_open_orders  # slow import: compiled loops
 

@@ -36,7 +36,7 @@ def require_unchanged_inputs(
         return
     changes = PlanChanges(holdings=changed_holdings(plan, state))
     if trades:
-        active = require_active(store).ref
+        active = require_active(store, plan.account).ref
         policy = None if active == (plan.run_id, plan.policy) else active
         changes = replace(changes, policy=policy, revised=_revised_symbols(store, plan))
     if changes != PlanChanges():

@@ -29,7 +29,7 @@ def skip_reason(store: Store, account: str, session: date, calendar: TradingCale
     Raises:
         StorageError: if the active policy or the account's book cannot be read.
     """
-    active = read_active(store)
+    active = read_active(store, account)
     traded = store.calendar_of(active.partition_key) if active else calendar
     if traded != calendar:
         return f"the active policy trades on {traded.name}, after whose sessions another schedule rebalances"
@@ -69,10 +69,10 @@ def replay_reason(store: Store, account: str) -> str | None:
 def server_message(store: Store) -> str:
     """Describe what the server of `nvtrader ui` trades by itself, and how to stop it."""
     try:
-        active = read_active(store)
+        active = read_active(store, DEFAULT_ACCOUNT)
         if active is None:
             return "no policy is active, so nothing trades"
-        if halted := store.switch.halt_reason():
+        if halted := store.switch_of(DEFAULT_ACCOUNT).halt_reason():
             return f"nothing trades while trading is stopped: {halted}"
         if reason := replay_reason(store, DEFAULT_ACCOUNT):
             return reason

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,7 @@ import numpy as np
 from nvtrader_pipelines.desk.account_access import connect_account, read_account, require_same_account
 from nvtrader_pipelines.desk.account_backtests import open_deployment
 from nvtrader_pipelines.execution.book import AccountBook, AccountState
-from nvtrader_pipelines.execution.brokers.account_spec import AccountSpec, AlpacaAccountSpec
-from nvtrader_pipelines.execution.brokers.live_venue import LiveVenue
-from nvtrader_pipelines.execution.brokers.simulated_market import SimulatedMarket
-from nvtrader_pipelines.execution.brokers.simulated_venue import SimulatedVenue
+from nvtrader_pipelines.execution.brokers.account_spec import AccountSpec
 from nvtrader_pipelines.execution.brokers.venue import Venue
 from nvtrader_pipelines.execution.compliance import ComplianceData, compliance_findings, purchase_bans, tightest_limits
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
@@ -151,12 +149,8 @@ class TradedMarket:
             ExecutionError: if the broker cannot be reached.
         """
         require_same_account(self.name, self.account, book.last())
-        if isinstance(self.account, AlpacaAccountSpec):
-            return LiveVenue(connect_account(self.name, self.account), (self.panel, self.prices), book, self.account)
-        environment, slippage = self.deployment.spec.environment, self.account.slippage_bps
-        return SimulatedVenue(
-            SimulatedMarket.from_environment(self.panel, environment, self.prices, slippage), book, self.account
-        )
+        market, connect = (self.panel, self.prices), partial(connect_account, self.name)
+        return self.account.open_venue(market, self.deployment.spec.environment, book, connect)
 
     def findings(self, plan: RebalancePlan, t: int) -> tuple[Finding, ...]:
         """Compliance findings on a plan decided at the close of session `t`."""
@@ -228,14 +222,14 @@ def _n_ended(panel: MarketPanel, now: datetime) -> int:
     return n_ended
 
 
-def require_active(store: Store) -> ActivePolicy:
-    """Read the active policy.
+def require_active(store: Store, account: str) -> ActivePolicy:
+    """Read the active policy of an account.
 
     Raises:
         StorageError: if there is none, or the audit lacks an activation.
     """
     require_every_activation(store)
-    active = read_active(store)
+    active = read_active(store, account)
     if active is None:
         raise StorageError("no policy is active, so nothing trades; `nvtrader policies activate` activates one")
     return active

@@ -1,4 +1,4 @@
-"""Audit events of the trading loop: appended once and never changed."""
+"""Audit events of the trading loop, appended once and never changed, and the state of trading that they set."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -27,6 +27,7 @@ EventKind = Literal[
     "cancelled",
     "accepted",
     "halted",
+    "reducing",
     "resumed",
     "activated",
     "promoted",  # an activation, as recorded by earlier versions
@@ -34,6 +35,27 @@ EventKind = Literal[
     "NewBest",  # of a search session
     "PolicyRetrained",  # policies handed on as a run, for the gate to judge
 ]
+
+State = Literal["active", "reducing", "halted"]
+
+
+class TradingState(Document):
+    """State of trading: active, reducing (no position grows) or halted (no order is placed)."""
+
+    state: State = "active"
+    by: str = ""  # who set it; empty while active
+    reason: str = ""  # a sentence; empty while active
+
+    @property
+    def halt_reason(self) -> str | None:
+        """Why no order is placed; None if orders are."""
+        return self.reason if self.state == "halted" else None
+
+    @property
+    def reduce_reason(self) -> str | None:
+        """Why no position may grow; None if positions may, or no order is placed."""
+        return self.reason if self.state == "reducing" else None
+
 
 REQUIRED_DETAIL: Mapping[EventKind, str] = {  # key of the detail of an event, by kind
     "constructed": "plan",  # RebalancePlan

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 
-from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, EventKind, event_id, plan_event
+from nvtrader_pipelines.execution.audit import AuditEvent, EventDetails, EventKind, TradingState, event_id, plan_event
 from nvtrader_pipelines.execution.brokers.venue import Venue, no_order_reason
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.orders import Order, order_id
@@ -17,10 +17,10 @@ from nvtrader_pipelines.market.panel import MarketPanel
 
 
 class KillSwitch(Protocol):
-    """Switch that stops trading while it is engaged; it is read before every order and at every session."""
+    """Switch that stops or reduces trading; it is read before every order and at every session."""
 
-    def halt_reason(self) -> str | None:
-        """Return why trading is stopped; None if it is not. A switch that cannot be read counts as engaged."""
+    def state(self) -> TradingState:
+        """Return the state of trading; a switch that cannot be read counts as halted."""
         ...
 
 
@@ -92,11 +92,12 @@ class OrderPlacement:
         for order in orders:
             if self._is_recorded(order):
                 continue
-            stop = stop or self._controls.switch.halt_reason()
+            state = self._controls.switch.state()
+            stop = stop or state.halt_reason
             if stop:
                 remaining.append(order)
                 continue
-            events += self._submit(plan, order)
+            events += self._submit(plan, order, state.reduce_reason)
         events += self._cancel_if_none_placed(plan, orders)
         if stop:
             events += self._stop_placing(plan, remaining, session, stop)
@@ -154,13 +155,15 @@ class OrderPlacement:
         events += [self._controls.order_cancelled(plan, order.symbol, order.reason) for order in outcomes.ended]
         return self._journal.append(*events)
 
-    def _submit(self, plan: RebalancePlan, order: Order) -> list[AuditEvent]:
+    def _submit(self, plan: RebalancePlan, order: Order, reduce_reason: str | None = None) -> list[AuditEvent]:
         """Place an order, unless it buys a banned name, whose holding may have drifted below its target.
 
-        A purchase that only covers a short position is placed.
+        Nor does one that grows a position while trading is reducing. One that only covers a short position is placed.
         """
-        is_purchase = order.side == "buy" and order.target_weight > 0.0
+        is_purchase, is_short = (order.side == "buy" and order.target_weight > 0.0), order.target_weight < 0.0
         ban = self._controls.purchase_bans(order.session).get(order.symbol) if is_purchase else None
+        if is_purchase or (order.side == "sell" and is_short):
+            ban = ban or reduce_reason
         if ban is not None:
             return self._journal.append(self._withdraw_order(plan, order, ban))
         receipt = self._venue.submit(order)

@@ -12,7 +12,7 @@ from nvtrader_pipelines.execution.plan import RebalancePlan, Stage, plan_id
 from nvtrader_pipelines.experiments.deployment import Deployment
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.policy import Decision
-from nvtrader_pipelines.portfolio.cash import CASH
+from nvtrader_pipelines.portfolio.cash import CASH, cash_beside
 
 VOLATILITY_SESSIONS = 63
 
@@ -56,6 +56,14 @@ def make_plan(deployed: Deployment, account: str, t: int, held: Account, decisio
         truncated=result.truncated if result is not None else False,
         observation_hash=decision.observation_hash,
     )
+
+
+def reduced_plan(plan: RebalancePlan, reason: str) -> RebalancePlan:
+    """Cut a plan's targets to what is held, name by name, so that no position grows or changes its side."""
+    held, target = np.array(plan.held[:-1]), np.array(plan.target[:-1])
+    cut = np.where(held * target > 0.0, np.sign(held) * np.minimum(np.abs(held), np.abs(target)), 0.0)
+    weights = (*cut.tolist(), float(cash_beside(cut)))
+    return plan.model_copy(update={"stages": (*plan.stages, Stage(name="reducing", weights=weights, reason=reason))})
 
 
 def no_trade_event(

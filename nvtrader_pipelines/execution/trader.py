@@ -14,7 +14,7 @@ from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.order_placement import OrderPlacement, RiskControls
 from nvtrader_pipelines.execution.plan import RebalancePlan, block_reason, is_blocked
 from nvtrader_pipelines.execution.plan_records import PLACEABLE, PlanRecord, is_first_plan
-from nvtrader_pipelines.execution.proposals import is_due, make_plan, no_trade_event
+from nvtrader_pipelines.execution.proposals import is_due, make_plan, no_trade_event, reduced_plan
 from nvtrader_pipelines.execution.reconciliation import open_differences
 from nvtrader_pipelines.experiments.deployment import Deployment
 from nvtrader_pipelines.policies.policy import Decision
@@ -192,7 +192,7 @@ class Trader:
 
     def _stop_reason(self, t: int) -> str | None:
         """Why session `t` does not trade, None if it does; a stopped session stays stopped."""
-        stop = self._controls.switch.halt_reason()
+        stop = self._controls.switch.state().halt_reason
         if stop is None and self._journal.is_halted(self._session(t)):
             return "the kill switch stopped this session"
         return stop
@@ -215,7 +215,11 @@ class Trader:
                 f"target weights must be finite, but {self._deployed.policy} decided {decision.target.tolist()} at "
                 f"{self._session(t)}; check the market's features of that session"
             )
-        return make_plan(self._deployed, self._journal.account, t, account, decision), decision
+        plan, reason = make_plan(self._deployed, self._journal.account, t, account, decision), self._reduce_reason()
+        return (reduced_plan(plan, reason) if reason else plan), decision
+
+    def _reduce_reason(self) -> str | None:
+        return self._controls.switch.state().reduce_reason
 
     def _restore_policy_state(self, t: int) -> None:
         """Repeat the decisions of a stateful policy before session `t`, once per process."""

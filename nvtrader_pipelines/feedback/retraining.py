@@ -84,7 +84,7 @@ def check_account_drift(store: Store, account: str) -> RetrainingCheck | None:
     Raises:
         StorageError: if the audit, the account's book or the policy's experiment is damaged.
     """
-    active = last_activation(store)
+    active = last_activation(store, account)
     tested = _tested_experiments(store, [active.partition_key] if active else [])
     if active is None or tested.is_empty():
         return None

@@ -42,13 +42,16 @@ def stale_data(store: Store, at: datetime) -> list[Notification]:
 
 
 def kill_switch(store: Store, _at: datetime) -> list[Notification]:
-    """Kill switch, if it is engaged."""
-    switch = store.switch
-    reason = switch.halt_reason()
-    if reason is None:
-        return []
-    body = f"{reason}.\nNo order is placed; {switch.remedy}."
-    return [Notification("kill_switch", text_digest(reason), "trading is stopped by the kill switch", body)]
+    """Kill switches that are engaged, of all accounts and of each."""
+    notifications = []
+    for switch in map(store.switch_of, [None, *account_names(store.home)]):
+        state = switch.file_state() if switch.account else switch.state()
+        if state.reason:
+            subject = f"trading of {switch.account or 'all accounts'} is {state.state}"
+            effect = "No order is placed" if state.halt_reason else "No position grows"
+            body = f"{state.reason}.\n{effect}; {switch.remedy}."
+            notifications.append(Notification("kill_switch", text_digest(state.reason), subject, body))
+    return notifications
 
 
 def unreachable_ui(store: Store, _at: datetime) -> list[Notification]:

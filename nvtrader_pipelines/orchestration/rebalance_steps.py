@@ -77,15 +77,15 @@ def retry_when_unavailable() -> Iterator[None]:
             raise
 
 
-def wait_for_bars(store: Store, session: str | None) -> None:
-    """Let Dagster retry the step for up to an hour until the market has the bars of a session.
+def wait_for_bars(store: Store, account: str, session: str | None) -> None:
+    """Let Dagster retry the step for up to an hour until the market of an account has the bars of a session.
 
     The ingest of those bars may run at the same time. Without a session there is nothing to wait for.
 
     Raises:
         dagster.RetryRequested: if the bars are missing; its cause names both sessions.
     """
-    active = read_active(store)
+    active = read_active(store, account)
     if session is None or active is None:
         return
     source, ends = market_end(store, active)

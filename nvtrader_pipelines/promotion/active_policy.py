@@ -1,4 +1,4 @@
-"""The active policy: the last activation in the audit, mirrored by the pointer file."""
+"""The active policy of an account: the newest activation of it or of all, in the audit."""
 
 import logging
 from dataclasses import dataclass
@@ -27,6 +27,7 @@ class ActivePolicy(BaseModel):
     """Policy that trades, with the fields of its audit event."""
 
     model_config = ConfigDict(frozen=True)
+    account: str | None = None  # that it trades; None: all
     partition_key: str  # experiment, name@hash8
     run_id: RunId
     policy: str  # account name in the evaluation
@@ -56,11 +57,13 @@ class ActivePolicy(BaseModel):
     def event(self) -> AuditEvent:
         """Audit event of the activation, equal for equal activations."""
         before = {"previous_run_id": self.previous_run_id, "previous_policy": self.previous_policy}
+        account = [self.account] if self.account else []
         return AuditEvent(
-            event_id=event_id("activated", self.run_id, self.policy, self.sha256, self.activated_at.isoformat()),
+            event_id=event_id("activated", *self.ref, self.sha256, self.activated_at.isoformat(), *account),
             kind="activated",
             at=self.activated_at,
             by=self.by,
+            account=self.account,
             policy=self.policy,
             run_id=self.run_id,
             spec_hash=self.spec_hash,
@@ -94,25 +97,36 @@ def activations(store: Store) -> list[AuditEvent]:
     return [row.event for row in store.audit.rows() if row.kind in ACTIVATIONS]
 
 
-def read_active(store: Store) -> ActivePolicy | None:
-    """Read the active policy, or None if none was ever activated; write a pointer file that differs.
+def read_active(store: Store, account: str | None = None) -> ActivePolicy | None:
+    """Read the active policy of an account, or that of all; write a pointer file that differs from the latter.
 
     Raises:
         StorageError: as `last_activation`.
     """
-    active = last_activation(store)
-    if find_pointer_difference(store, active):
+    active = last_activation(store, account)
+    if (active is None or active.account is None) and find_pointer_difference(store, active):
         mirror_pointer(store)
     return active
 
 
-def last_activation(store: Store) -> ActivePolicy | None:
-    """Read the active policy from the audit, and write nothing; None if none was ever activated.
+def read_every_active(store: Store) -> list[ActivePolicy]:
+    """Read the active policies: that of all accounts, and those activated for one.
 
     Raises:
-        StorageError: if the audit is damaged, or this version cannot read the last activation.
+        StorageError: as `last_activation`.
     """
-    events = activations(store)
+    accounts = {event.account for event in activations(store)}
+    active = [last_activation(store, account) for account in sorted(accounts, key=str)]
+    return list({policy.event.event_id: policy for policy in active if policy}.values())
+
+
+def last_activation(store: Store, account: str | None = None) -> ActivePolicy | None:
+    """Read the newest activation of all accounts, or of all and one account, and write nothing; None without any.
+
+    Raises:
+        StorageError: if the audit is damaged, or this version cannot read the activation.
+    """
+    events = [event for event in activations(store) if event.account in {None, account}]
     if not events:
         return None
     event = events[-1]
@@ -205,10 +219,10 @@ def require_every_activation(store: Store) -> None:
         )
 
 
-def read_replaceable(store: Store) -> ActivePolicy | None:
+def read_replaceable(store: Store, account: str | None = None) -> ActivePolicy | None:
     """Read the active policy, or None if it cannot be read: a new activation replaces it."""
     try:
-        return read_active(store)
+        return read_active(store, account)
     except StorageError:
         return None
 

@@ -33,6 +33,7 @@ class PromotionRow:
     candidate: PolicyRef
     partition_key: str
     spec_hash: str
+    account: str | None  # that it would trade; None: all
     active: PolicyRef | None
     activation: str | None  # event that activated the active policy, which may have been active before
     verdict: GateVerdict
@@ -55,7 +56,7 @@ class PromotionRow:
             if self.verdict.passed and self.activation:  # it may pass, be replaced and pass again
                 content.append(self.activation)
         else:
-            content = [self.activation or self.considered_at.isoformat()]
+            content = [self.activation or self.considered_at.isoformat(), *([self.account] if self.account else [])]
         return event_id("promoted", self.decision, *self.candidate, *(self.active or ("", "")), *content)
 
     def row(self) -> dict[str, Any]:
@@ -77,6 +78,7 @@ class PromotionRow:
             **self.candidate._asdict(),
             "partition_key": self.partition_key,
             "spec_hash": self.spec_hash,
+            "account": self.account,
             "active_run_id": self.active.run_id if self.active else None,
             "active_policy": self.active.policy if self.active else None,
             "passed": self.verdict.passed,

@@ -78,22 +78,24 @@ def evaluate_candidates(store: Store, candidates: Sequence[PolicyRef], by: str, 
     return [recorded.get(decision.promotion_id, decision) for decision in decisions]
 
 
-def activate_manually(store: Store, policy: str, by: str, reason: str, clock: Clock) -> PromotionRow:
-    """Activate a policy by a person's decision; the verdict of the gate is recorded beside it.
+def activate_manually(
+    store: Store, policy: str, by: str, reason: str, clock: Clock, account: str | None = None
+) -> PromotionRow:
+    """Activate a policy by a person's decision, for all accounts or for one; the gate's verdict is recorded beside it.
 
     Raises:
         StorageError: as `evaluate_candidate` and `activate`; the active policy then stays active.
         ValueError: if it would replace another policy without a reason.
     """
     ref = find_policy(store, policy)
-    before = read_replaceable(store)
+    before = read_replaceable(store, account)
     if before is not None and before.ref != ref and not reason.strip():
         raise ValueError(
             f"{before.ref.label} trades since {before.activated_at:%Y-%m-%d}; to replace it by {ref.label}, give a "
             f"reason: {activation_command(ref)}"
         )
     with file_lock(promotion_lock(store.home)):
-        return PromotionJudge(store, clock, TrackRecords(store, [ref])).decide(ref, ("person", by, reason))
+        return PromotionJudge(store, clock, TrackRecords(store, [ref]), account).decide(ref, ("person", by, reason))
 
 
 def read_gate(home: Home) -> PromotionGate:
@@ -117,13 +119,15 @@ def activation_command(ref: PolicyRef) -> str:
 def mirror_active(store: Store) -> None:
     """Write every activation of the audit to its table, and mark the decisions that it carried out."""
     events = activations(store)
+    newest = {event.account: event for event in events}
     rows = [
         {
             **event.model_dump(include={"event_id", "run_id", "policy", "spec_hash", "by", "reason"}),
             **event.detail,
             "snapshot_ids": json.dumps(dict(event.snapshot_ids), sort_keys=True),
             "activated_at": event.at,
-            "active": event is events[-1],
+            "account": event.account,
+            "active": event is newest[event.account],
         }
         for event in events
     ]
@@ -140,6 +144,7 @@ class PromotionJudge:
     store: Store
     clock: Clock
     records: TrackRecords
+    account: str | None = None  # whose policy is replaced; None: that of all
     rejected: list[PromotionRow] = field(default_factory=list)  # not written yet
 
     def decide(self, ref: PolicyRef, author: tuple[Decision, str, str]) -> PromotionRow:
@@ -147,7 +152,7 @@ class PromotionJudge:
         store = self.store
         decision, by, reason = author
         gate, run = read_gate(store.home), sealed_run(store, ref)
-        active = read_replaceable(store) if decision == "person" else read_active(store)
+        active = read_replaceable(store, self.account) if decision == "person" else read_active(store)
         stale = None
         is_active = active is not None and (active.ref, active.sha256) == (ref, run.sha256)
         if decision == "person":
@@ -166,6 +171,7 @@ class PromotionJudge:
             candidate=ref,
             partition_key=run.partition_key,
             spec_hash=run.spec_hash,
+            account=self.account,
             active=active.ref if active else None,
             activation=active.event.event_id if active else None,
             verdict=verdict,
@@ -249,14 +255,16 @@ def _carry_out(store: Store, row: PromotionRow) -> PromotionRow:
     first = write_promotion(store, dataclasses.replace(row, activated=False))  # perhaps of an earlier attempt
     row = dataclasses.replace(first, activated=True)
     reason = row.verdict.sentence if row.decision == "gate" else row.reason
-    activate(store, row.candidate, row.by, reason, row.considered_at)
+    activate(store, row.candidate, row.by, reason, row.considered_at, row.account)
     write_promotion(store, row)
     mirror_active(store)
     return row
 
 
-def activate(store: Store, ref: PolicyRef, by: str, reason: str, at: datetime) -> ActivePolicy:
-    """Activate a policy from the next close on; the active policy itself is left unchanged.
+def activate(
+    store: Store, ref: PolicyRef, by: str, reason: str, at: datetime, account: str | None = None
+) -> ActivePolicy:
+    """Activate a policy from the next close on, for all accounts or for one; if it is active, nothing changes.
 
     All checks precede the write: on an error the previous policy stays active.
 
@@ -268,10 +276,11 @@ def activate(store: Store, ref: PolicyRef, by: str, reason: str, at: datetime) -
     run = sealed_run(store, ref)
     symbols = require_usable(store, run, ref.policy)
     with file_lock(store.home.runtime / ".active_policy.lock"):
-        before = read_replaceable(store)
+        before = read_replaceable(store, account)
         if before is not None and (before.ref, before.sha256) == (PolicyRef(run.run_id, ref.policy), run.sha256):
             return before
         active = ActivePolicy(
+            account=account,
             partition_key=run.partition_key,
             run_id=run.run_id,
             policy=ref.policy,

@@ -1,7 +1,7 @@
 """Deletion of the files and rows of a run, but not of what deflation reads from a trial."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,18 +44,18 @@ class Deletion:
         return row + (trial if self.is_trial else "")
 
 
-def plan_deletion(store: Store, run: LedgerRun, active_run_id: str | None) -> Deletion:
+def plan_deletion(store: Store, run: LedgerRun, active_run_ids: Collection[str]) -> Deletion:
     """Find what the deletion of a run removes.
 
     Args:
         store: the store.
         run: the run.
-        active_run_id: run of the active policy; None if no policy is active.
+        active_run_ids: runs of active policies.
 
     Raises:
         StorageError: if it is running, its policy is active, or replays or forward runs use its policies.
     """
-    _require_deletable(store, run, active_run_id)
+    _require_deletable(store, run, active_run_ids)
     folder, is_trial = store.policies.folder(run.partition_key, run.run_id), _is_trial(run)
     files = [path for path in folder.rglob("*") if path.is_file()]
     rows = {table.name: len(store.tables.read(table, where, ["run_id"])) for table, where in _removed_rows(run).items()}
@@ -102,11 +102,11 @@ def _removed_rows(run: LedgerRun) -> dict[Table, Where]:
     return removed
 
 
-def _require_deletable(store: Store, run: LedgerRun, active_run_id: str | None) -> None:
+def _require_deletable(store: Store, run: LedgerRun, active_run_ids: Collection[str]) -> None:
     name = f"run {short_id(run.run_id)} of {run.partition_key}"
     if run.status == "running":
         raise StorageError(f"{name} is running; stop it before it is deleted")
-    if active_run_id == run.run_id:
+    if run.run_id in active_run_ids:
         raise StorageError(f"{name} has the active policy; activate another first: `nvtrader policies activate`")
     users = store.ledger.runs().filter(pl.col("parent_run_id") == run.run_id)["run_id"].to_list()
     if users:

@@ -214,10 +214,11 @@ def check_account(store: Store, name: str) -> list[CheckResult]:
         kind = read_account(store.home, name).kind
     except StorageError as error:
         return [CheckResult(f"account {name}", "cannot be read", one_line(error))]
-    reason, problem = store.switch.halt_reason(), ""
-    state = f"not traded: {reason}; {store.switch.remedy}" if reason else "may be traded"
+    switch, problem = store.switch_of(name), ""
+    trading = switch.state()
+    state = f"{trading.state}: {trading.reason}; {switch.remedy}" if trading.reason else "may be traded"
     try:
-        if active := last_activation(store):
+        if active := last_activation(store, name):
             require_ready(store, active, name, now())
         else:
             state = "not traded: no policy is active"

@@ -60,6 +60,7 @@ class Home:
     notification_record = _Place("data/runtime/notifications.json")  # notifications sent, so that none is repeated
     active_policy_file = _Place("data/runtime/active_policy.json")  # pointer file: active policy for other programs
     kill_switch = _Place("data/runtime/kill_switch")  # while it exists no order is placed; it holds the reason
+    trading_states = _Place("data/runtime/trading_states")  # a file per account that is stopped or reduced
     warehouse = _Place("warehouse")  # folder of everything that is built from `data/`
     iceberg = _Place("warehouse/iceberg")  # data and metadata files of the tables
     catalog = _Place("warehouse/catalog.db")  # SQLite catalog of the tables

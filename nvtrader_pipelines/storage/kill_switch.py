@@ -1,50 +1,62 @@
-"""Kill switch: a file that any program can create, or an environment variable."""
+"""Kill switch of all accounts or of one: a file that any program can create, or an environment variable."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC
+from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
+from nvtrader_pipelines.execution.audit import State, TradingState
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock, write_atomically
 from nvtrader_pipelines.storage.home import Home, lock_path
 from nvtrader_pipelines.storage.read_sources import note_read, read_state
 
 VARIABLE = "NVTRADER_KILL_SWITCH"
+STRICTNESS: Mapping[State, int] = {"active": 0, "reducing": 1, "halted": 2}
 RELEASED = {"", "0"}  # values of the variable that do not engage it
 
 
 class Halt(BaseModel):
-    """Content of the kill switch file: who stopped trading, when and why."""
+    """Content of the kill switch file: who stopped or reduced trading, when and why."""
 
     model_config = ConfigDict(frozen=True)
     reason: str
     by: str
     at: AwareDatetime
+    state: Literal["reducing", "halted"] = "halted"
 
 
 class FileKillSwitch:
     """Kill switch, engaged while the variable is set or the file exists in any form.
 
-    Anything of that name counts as the file, even a dangling symlink.
+    Anything of that name counts as the file, even a dangling symlink. That of an account is engaged while that of all
+    accounts is, too.
     """
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
-        self.path = home.kill_switch
+    def __init__(self, home: Home, account: str | None = None) -> None:
+        self._home, self.account = home, account
+        self.path = home.kill_switch if account is None else home.trading_states / account
+        self._of_all = self if account is None else FileKillSwitch(home)
+
+    def state(self) -> TradingState:
+        """State of trading, the stricter of all accounts' and the account's; unreadable files count as halted."""
+        states = [self._variable_state(), self._of_all.file_state(), self.file_state()]
+        return max(states, key=lambda state: STRICTNESS[state.state])  # the first of the strictest
 
     def halt_reason(self) -> str | None:
         """Reason why trading is stopped, or None; an unreadable switch counts as engaged."""
-        return self.variable_reason() or self.file_reason()
+        return self.state().halt_reason
 
     @property
     def remedy(self) -> str:
         """Steps that release the switch, as the end of a sentence; empty if it is not engaged."""
         steps = (
             f"unset {VARIABLE} to trade again" if self.variable_reason() else "",
-            "`nvtrader resume` releases it" if self.file_reason() else "",
+            "`nvtrader resume` releases it" if self._of_all.file_reason() else "",
+            f"`nvtrader resume --account {self.account}` releases it" if self.account and self.file_reason() else "",
         )
         return "; ".join(filter(None, steps))
 
@@ -53,19 +65,31 @@ class FileKillSwitch:
         value = read_state(os.environ.get, VARIABLE, "")
         return None if value in RELEASED else f"the environment has {VARIABLE}={value}"
 
+    def _variable_state(self) -> TradingState:
+        reason = self.variable_reason()
+        return TradingState(state="halted", by="environment", reason=reason) if reason else TradingState()
+
     def file_reason(self) -> str | None:
         """Reason given by the file, as a sentence, or None if there is no file."""
+        return self.file_state().reason or None
+
+    def file_state(self) -> TradingState:
+        """State that the file sets; active if there is no file."""
         note_read(self.path)
         try:
             self.path.lstat()
         except FileNotFoundError:
-            return None
+            return TradingState()
         except OSError as error:
-            return f"the kill switch {self.path} cannot be checked ({error.strerror}), which counts as engaged"
+            reason = f"the kill switch {self.path} cannot be checked ({error.strerror}), which counts as engaged"
+            return TradingState(state="halted", reason=reason)
         halt = self.read()
         if halt is None:
-            return f"the kill switch {self.path} exists, but gives no reason"
-        return f"{halt.by} stopped trading at {halt.at.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {halt.reason}"
+            return TradingState(state="halted", reason=f"the kill switch {self.path} exists, but gives no reason")
+        did = "stopped" if halt.state == "halted" else "reduced"
+        of = f" of the account {self.account}" if self.account else ""
+        reason = f"{halt.by} {did} trading{of} at {halt.at.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {halt.reason}"
+        return TradingState(state=halt.state, by=halt.by, reason=reason)
 
     def read(self) -> Halt | None:
         """Content of the file, or None if it cannot be read as a halt."""

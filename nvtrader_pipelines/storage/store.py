@@ -74,9 +74,13 @@ class Store:
     @cached_property
     def switch(self) -> "FileKillSwitch":
         """Kill switch of trading and runs."""
+        return self.switch_of(None)
+
+    def switch_of(self, account: str | None) -> "FileKillSwitch":
+        """Kill switch of an account; None: of all of them, and of runs."""
         from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 
-        return FileKillSwitch(self.home)
+        return FileKillSwitch(self.home, account)
 
     @cached_property
     def judgements(self) -> "Judgements":

@@ -129,7 +129,7 @@ def an_unreadable_activation(traded, home, monkeypatch):
 
 def stale_bars(traded, home, monkeypatch):
     market = SimpleNamespace(is_live=True, panel=PANEL, day=lambda t: PANEL.sessions[t].item())
-    monkeypatch.setattr(desk_module, "require_active", lambda store: None)
+    monkeypatch.setattr(desk_module, "require_active", lambda store, account: None)
     monkeypatch.setattr(Desk, "_load_market", lambda desk, active: market)
     return lambda: list(Desk(Store(home), clock=lambda: AT).trade())
 
@@ -182,7 +182,7 @@ def desk(traded, home, monkeypatch):
     market.venue, market.findings = lambda book: traded.broker, lambda plan, t: ()
     market.purchase_bans = lambda day: {}
     traded.deployed.clone = lambda: traded.deployed
-    monkeypatch.setattr(desk_module, "require_active", lambda store: None)
+    monkeypatch.setattr(desk_module, "require_active", lambda store, account: None)
     monkeypatch.setattr(Desk, "_load_market", lambda desk, active: market)
     return Desk(Store(home), clock=lambda: AT)
 

@@ -51,7 +51,7 @@ def desk(home, monkeypatch):
     market.index_of = lambda day: PANEL.index_of(np.datetime64(day))
     market.opening, market.last_session = lambda first, opened: 10, lambda first, last: market.index_of(last)
     market.findings, market.purchase_bans = lambda plan, t: (), lambda session: {}
-    monkeypatch.setattr(desk_module, "require_active", lambda store: None)
+    monkeypatch.setattr(desk_module, "require_active", lambda store, account: None)
     monkeypatch.setattr(Desk, "_load_market", lambda desk, active: market)
     return lambda: Desk(Store(home), clock=lambda: AT)
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from nvtrader_pipelines.desk.portfolio_rows import order_rows
 from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.execution.audit import TradingState
 from nvtrader_pipelines.execution.book import BookedOrder, BookIndex
 from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
 from nvtrader_pipelines.execution.brokers.simulated_market import SimulatedMarket
@@ -171,9 +172,10 @@ class Switch:
     def __init__(self, after=None):
         self.after, self.read = after, 0
 
-    def halt_reason(self):
+    def state(self):
         self.read += 1
-        return "stopped by a test" if self.after is not None and self.read > self.after else None
+        is_engaged = self.after is not None and self.read > self.after
+        return TradingState(state="halted", reason="stopped by a test") if is_engaged else TradingState()
 
 
 def prices_of(panel, first=100.0, volume=np.nan):

@@ -3,13 +3,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from nvtrader_pipelines.execution.audit import TradingState
 from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
 from nvtrader_pipelines.execution.compliance import ComplianceData, compliance_findings, purchase_bans
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.order_placement import OTHER_NAMES
 from nvtrader_pipelines.execution.plan import Finding
+from nvtrader_pipelines.execution.proposals import reduced_plan
 from nvtrader_pipelines.market.panel import PANEL_ARRAYS
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
@@ -25,7 +29,7 @@ from tests.execution.desks import (
     rows_of_orders,
     spec_of,
 )
-from tests.execution.plans import record_decision
+from tests.execution.plans import a_plan, record_decision
 from tests.markets import synthetic_panel, with_values
 
 PANEL = synthetic_panel(60, 4)
@@ -392,9 +396,9 @@ def test_settle_raises_if_the_new_policy_lacks_a_bought_name():
 
 def test_switch_released_between_reads_keeps_its_reason():
     class Flickers:
-        def halt_reason(self):
+        def state(self):
             self.engaged = lambda: None
-            return "stopped by a test"
+            return TradingState(state="halted", reason="stopped by a test")
 
     traded = account()
     traded.trader.open_at(10)
@@ -414,3 +418,35 @@ def test_stopped_session_stays_stopped_after_release():
     assert traded.trader.propose(13) is None
     assert list(traded.targets()) == sessions(PANEL, 10)
     assert traded.trader.is_finished(13)
+
+
+@given(seed=st.integers(0, 2**32 - 1))
+@settings(max_examples=25)
+def test_reducing_account_grows_no_position_and_keeps_its_side(seed):
+    rng = np.random.default_rng(seed)
+    traded = account(0.3, 0.3, 0.1, 0.1, 0.2, switch=Switch()).open(10)
+    traded.trade(11, 16)
+    before = traded.book.last().shares
+    traded.switch.state = lambda: TradingState(state="reducing", reason="by a test")
+    for first in range(17, 35, 3):
+        traded.deployed.worker._policy.weights = rng.dirichlet(np.ones(5))
+        after = traded.trade(first, first + 2)[-1].shares
+        for name in PANEL.symbols:
+            assert after.get(name, 0.0) * (1.0 - 1e-12) <= before.get(name, 0.0)
+        before = after
+    assert sum(before.values()) >= 0.0
+
+
+def test_reduced_plan_cuts_targets_to_holdings_by_side():
+    plan = a_plan((0.4, -0.1, -0.1, 0.2, 0.4), (0.3, 0.2, -0.2, 0.0, 0.7), ("A", "B", "C", "D", "cash"))
+    reduced = reduced_plan(plan, "by a test")
+    assert reduced.target == pytest.approx((0.3, 0.0, -0.1, 0.0, 0.8))
+    assert (reduced.stages[-1].name, reduced.stages[-1].reason) == ("reducing", "by a test")
+
+
+def test_order_that_grows_a_position_is_withdrawn_while_reducing():
+    traded = account().open(10)
+    traded.switch.state = lambda: TradingState(state="reducing", reason="by a test")
+    traded.session(11)  # opens in cash: the plan was made before the reduction
+    assert (len(traded.log.of("placed")), traded.book.last().shares) == (0, {})
+    assert {event.reason for event in traded.log.of("cancelled")} == {"by a test", "none of its orders could be placed"}

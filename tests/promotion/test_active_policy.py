@@ -10,15 +10,17 @@ import pytest
 import sqlalchemy as sa
 
 from nvtrader_pipelines.evaluation.splits import PurgedKFold
+from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.active_policy import (
     find_pointer_difference,
     last_activation,
     mirror_pointer,
     read_active,
     read_active_run,
+    read_every_active,
     require_every_activation,
 )
-from nvtrader_pipelines.promotion.promote import mirror_active
+from nvtrader_pipelines.promotion.promote import activate, mirror_active
 from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.storage.audit_log import JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
@@ -364,3 +366,17 @@ def test_unreadable_audit_blocks_activation(store, run):
     path = store.audit.path
     path.write_bytes(path.read_bytes().replace(b"ann", b"eve"))
     refused(Store(store.home), (run.run_id, "small"), "by hand")
+
+
+def test_newest_activation_that_fits_an_account_is_its_policy(store, run, other):
+    put(store, (run.run_id, "small"))
+    own = activate(store, PolicyRef(other.run_id, "other"), "ann", "", LATER, "coins")
+    assert (read_active(store).run_id, read_active(store, "paper").run_id) == (run.run_id, run.run_id)
+    assert read_active(store, "coins") == own
+    assert (own.account, own.previous_run_id, read_pointer(store.home).run_id) == ("coins", run.run_id, run.run_id)
+    assert {policy.run_id for policy in read_every_active(store)} == {run.run_id, other.run_id}
+    put(store, (run.run_id, "small/seed-2"), LATER + dt.timedelta(days=1))
+    assert read_active(store, "coins").policy == "small/seed-2"
+    mirror_active(store)
+    rows = store.tables.read(ACTIVE_POLICY).select("account", "policy", "active").rows()
+    assert rows == [(None, "small", False), ("coins", "other", True), (None, "small/seed-2", True)]

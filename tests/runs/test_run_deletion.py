@@ -57,8 +57,8 @@ def trials(stored, tmp_path):
     return Store(copy_home(stored, tmp_path / "home"))
 
 
-def plan(store, run_id, active_run_id=None):
-    return plan_deletion(store, store.ledger.run(run_id), active_run_id)
+def plan(store, run_id, active_run_ids=()):
+    return plan_deletion(store, store.ledger.run(run_id), active_run_ids)
 
 
 def delete(store, run_id, delete_tracked=lambda _: None) -> None:
@@ -134,7 +134,7 @@ def test_run_with_replays_running_or_active_is_not_deleted(trials):
     with pytest.raises(StorageError):
         plan(trials, "third")
     with pytest.raises(StorageError):
-        plan(trials, "first", active_run_id="first")
+        plan(trials, "first", active_run_ids=["first"])
     assert trials.ledger.deleted_ids() == []
 
 

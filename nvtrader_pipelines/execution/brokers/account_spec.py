@@ -1,10 +1,23 @@
 """Account specs: where an account's orders go, and how they are sized."""
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, HttpUrl, NonNegativeFloat, NonNegativeInt, PositiveFloat, ValidationError, model_validator
 
 from nvtrader_pipelines.components.component import Component
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nvtrader_pipelines.envs.spec import EnvSpec
+    from nvtrader_pipelines.execution.book import AccountBook, AccountState
+    from nvtrader_pipelines.execution.brokers.broker import Broker
+    from nvtrader_pipelines.execution.brokers.venue import Venue
+    from nvtrader_pipelines.execution.orders import PanelPrices
+    from nvtrader_pipelines.market.panel import MarketPanel
+
+    Prices = tuple[MarketPanel, PanelPrices]
+    Connect = Callable[["AlpacaAccountSpec"], Broker]
 
 Weight = Annotated[float, Field(ge=0.0, le=1.0)]
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
@@ -34,6 +47,21 @@ class SimulatedAccountSpec(Component):
         """Custodian of the account, recorded in its book."""
         return "here"
 
+    def custody(self, opened: "AccountState | None" = None) -> str:
+        """Custodian and capital of an opened account, by default of the spec; neither changes."""
+        custodian = opened or self
+        return f"kept {custodian.kept_at} with a capital of {custodian.capital:,}"
+
+    def open_venue(self, market: "Prices", environment: "EnvSpec", book: "AccountBook", _: "Connect") -> "Venue":
+        """Open the account in its book, filled by the bars."""
+        from nvtrader_pipelines.execution.brokers.simulated_market import SimulatedMarket
+        from nvtrader_pipelines.execution.brokers.simulated_venue import SimulatedVenue
+
+        panel, prices = market
+        return SimulatedVenue(
+            SimulatedMarket.from_environment(panel, environment, prices, self.slippage_bps), book, self
+        )
+
 
 class AlpacaAccountSpec(Component):
     """Account at Alpaca; its keys come from the environment, never from a file."""
@@ -56,6 +84,20 @@ class AlpacaAccountSpec(Component):
     def kept_at(self) -> str:
         """Custodian of the account, recorded in its book."""
         return "at Alpaca, on paper" if self.paper else "at Alpaca, with money"
+
+    def custody(self, opened: "AccountState | None" = None) -> str:
+        """Custodian of an opened account, by default of the spec; it does not change."""
+        return f"kept {(opened or self).kept_at}"
+
+    def open_venue(self, market: "Prices", _: "EnvSpec", book: "AccountBook", connect: "Connect") -> "Venue":
+        """Connect to the broker that holds the account.
+
+        Raises:
+            ExecutionError: if it cannot be reached.
+        """
+        from nvtrader_pipelines.execution.brokers.live_venue import LiveVenue
+
+        return LiveVenue(connect(self), market, book, self)
 
     @model_validator(mode="after")
     def _require_safe_url(self) -> Self:

@@ -53,7 +53,7 @@ def orders(
     """Orders of the previous plan, from drifted holdings, sells first, each placed once."""
     trading = desk.of(store)
     require_checks_passed(trading)
-    wait_for_bars(trading.store, context.run.tags.get(SESSION))
+    wait_for_bars(store, desk.account, context.run.tags.get(SESSION))
     execute_due_sessions(trading, progress.reporter(context), acknowledge=desk.acknowledges(store))
     events = audit_events_since(trading, context.instance, context.run.run_id)
     trading.mirror()
@@ -107,7 +107,7 @@ def event_rows(events: Sequence[AuditEvent]) -> pl.DataFrame:
 
 def account_result(desk: Desk, table: Table, extra: Mapping[str, Any]) -> dg.MaterializeResult:
     """Report the rows of the account, and whether trading is stopped."""
-    halted = desk.store.switch.halt_reason()
+    halted = desk.store.switch_of(desk.account).halt_reason()
     switch = {"account": desk.account, "kill_switch": f"HALTED: {halted}" if halted else "not engaged"}
     return table_result(desk.store, table, len(read_account_rows(desk, table)), {**switch, **extra})
 

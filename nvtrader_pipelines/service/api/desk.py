@@ -76,7 +76,7 @@ def run_schedule(shared: Shared, name: Annotated[str, Path(max_length=64)]) -> L
 @routes.get("/kill-switch")
 def kill_switch(shared: Shared) -> HaltDocument:
     """Whether trading is stopped, and why."""
-    return HaltDocument(kill_switch=shared.store.switch.halt_reason())
+    return HaltDocument.of_switch(shared.store.switch)
 
 
 @routes.post("/kill-switch")

@@ -12,11 +12,11 @@ from nvtrader_pipelines.service.cli.command import command
 from nvtrader_pipelines.service.cli.component_commands import components, schema
 from nvtrader_pipelines.service.cli.exit_codes import FAILED, OK
 from nvtrader_pipelines.service.cli.family_commands import family_app
-from nvtrader_pipelines.service.cli.options import Reason
+from nvtrader_pipelines.service.cli.options import OneAccount, Reason
 from nvtrader_pipelines.service.cli.output import Format, print_line, write_json, write_rows
 from nvtrader_pipelines.service.due_notifications import notify
 from nvtrader_pipelines.service.open_home import OpenHome, open_store
-from nvtrader_pipelines.service.operations.home import NO_REASON, WholeHome, restore_home
+from nvtrader_pipelines.service.operations.home import NO_REASON, REDUCE, WholeHome, restore_home
 from nvtrader_pipelines.storage.home import VARIABLE
 
 Stop = Annotated[bool, typer.Option("--stop", help="Stop the UI of this home, and start none.")]
@@ -40,14 +40,19 @@ def sql(
         write_rows(answer(store, query, allow_files=allow_files), form)
 
 
-def halt(reason: Reason = NO_REASON, *, as_json: bool) -> None:
+def halt(
+    reason: Reason = NO_REASON,
+    account: OneAccount = None,
+    *,
+    reduce: Annotated[bool, typer.Option("--reduce", help=REDUCE)] = False,
+    as_json: bool,
+) -> None:
     """Say at once that trading is stopped, then which orders were cancelled, also if the halt was not recorded."""
     from nvtrader_pipelines.service.cli.pages.home_pages import print_cancelled, print_switch
 
     family = WholeHome(OpenHome.find())
-    document, failure = family.stop_trading(
-        reason, (lambda _: None) if as_json else partial(print_switch, family.store)
-    )
+    on_halt = (lambda _: None) if as_json else partial(print_switch, family.store, account)
+    document, failure = family.stop_trading(reason, on_halt, account=account, reduce=reduce)
     if as_json:
         write_json(document.model_dump(mode="json"))
     else:

@@ -11,6 +11,7 @@ EPILOG = (
     "missing file, 130 interrupted."
 )
 Reason = Annotated[str, typer.Option("--reason", help="Why; recorded in the audit.")]
+OneAccount = Annotated[str | None, typer.Option("--account", help="Account of data/accounts; default: all accounts.")]
 Account = Annotated[str, typer.Option("--account", help="Account of data/accounts; `paper` needs no file.")]
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 from nvtrader_pipelines.components.text import Flags, Reason, Text
 
 Account = Annotated[str, Field(max_length=63, description="Account of data/accounts; `paper` needs no file.")]
+OneAccount = Annotated[str | None, Field(max_length=63, description="Account of data/accounts; default: all accounts.")]
 PolicyName = Annotated[
     str,
     Field(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from nvtrader_pipelines.service.library_noise import silence_libraries
-from nvtrader_pipelines.service.operations.arguments import OUTPUT, AuditReason
+from nvtrader_pipelines.service.operations.arguments import OUTPUT, AuditReason, OneAccount
 from nvtrader_pipelines.service.operations.operation import Family, operation
 from nvtrader_pipelines.service.output_paths import require_file_path
 from nvtrader_pipelines.storage.home import Home
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.storage.errors import StorageError
 
 NO_REASON = "no reason was given"
+REDUCE = "Only reduce: place orders that grow no position."
+Reduce = Annotated[bool, Field(description=REDUCE)]
 
 
 class WholeHome(Family):
@@ -247,13 +249,18 @@ class WholeHome(Family):
     @operation(
         "nvtrader halt",
         'nvtrader halt --reason "the prices look wrong"',
+        "nvtrader halt --account coins --reduce",
         route="POST /api/halt",
         writes=True,
     )
-    def halt(self, *, reason: AuditReason = NO_REASON) -> "HaltDocument":
+    def halt(
+        self, *, reason: AuditReason = NO_REASON, account: OneAccount = None, reduce: Reduce = False
+    ) -> "HaltDocument":
         """Stop trading and runs: place no order, cancel open orders at brokers, interrupt runs.
 
-        Trainings, walks, replays and forward runs end at their next step of progress, and can be resumed.
+        Trainings, walks, replays and forward runs end at their next step of progress, and can be resumed. Of one
+        account only its trading stops. Reduced trading cancels open orders, too, and then places those orders only that
+        grow no position; trainings continue.
 
         If an order may still be open, the command names it and exits with 1; trading is stopped all the same. If the
         audit is damaged or the disk is full, orders are cancelled too, and the command exits with 3 and the reason.
@@ -261,22 +268,30 @@ class WholeHome(Family):
         Raises:
             StorageError: if the audit is damaged or the disk is full; trading is stopped if that was possible.
         """
-        document, failure = self.stop_trading(reason)
+        document, failure = self.stop_trading(reason, account=account, reduce=reduce)
         if failure is not None:
             raise failure
         return document
 
     def stop_trading(
-        self, reason: str, on_halt: "Callable[[str], None]" = lambda _: None
+        self,
+        reason: str,
+        on_halt: "Callable[[str], None]" = lambda _: None,
+        *,
+        account: str | None = None,
+        reduce: bool = False,
     ) -> "tuple[HaltDocument, StorageError | None]":
-        """Stop trading, tell `on_halt` so, and cancel open orders; return what failed, too."""
-        from nvtrader_pipelines.desk.halt import stop_trading
+        """Stop or reduce trading, tell `on_halt` so, and cancel open orders; return what failed, too."""
+        from nvtrader_pipelines.desk.halt import Scope, stop_trading
         from nvtrader_pipelines.service.documents.halt_facts import HaltDocument
 
-        outcome = stop_trading(self.store, self.opened.by, reason, _now, on_halt)
-        document = HaltDocument(
+        if account is not None:
+            _require_account(self.store, account)
+        scope = Scope(account, "reducing" if reduce else "halted")
+        outcome = stop_trading(self.store, self.opened.by, reason, _now, on_halt, scope)
+        document = HaltDocument.of_switch(
+            self.store.switch_of(account),
             message=outcome.message,
-            kill_switch=self.store.switch.halt_reason(),
             cancelled=tuple(outcome.cancelled),
             still_open=outcome.still_open,
         )
@@ -285,10 +300,11 @@ class WholeHome(Family):
     @operation(
         "nvtrader resume",
         'nvtrader resume --reason "the prices are right again"',
+        "nvtrader resume --account coins",
         route="POST /api/resume",
         writes=True,
     )
-    def resume(self, *, reason: AuditReason = NO_REASON) -> "HaltDocument":
+    def resume(self, *, reason: AuditReason = NO_REASON, account: OneAccount = None) -> "HaltDocument":
         """Release the kill switch: trading resumes at the next step, a run when it is started again.
 
         Raises:
@@ -297,8 +313,18 @@ class WholeHome(Family):
         from nvtrader_pipelines.desk.halt import resume
         from nvtrader_pipelines.service.documents.halt_facts import HaltDocument
 
-        message = resume(self.store, self.opened.by, reason, _now)
-        return HaltDocument(message=message, kill_switch=self.store.switch.halt_reason())
+        if account is not None:
+            _require_account(self.store, account)
+        message = resume(self.store, self.opened.by, reason, _now, account)
+        return HaltDocument.of_switch(self.store.switch_of(account), message=message)
+
+
+def _require_account(store: Store, account: str) -> None:
+    """Raise unless there is an account of this name; one whose file is damaged can be stopped, too."""
+    from nvtrader_pipelines.desk.account_access import account_names, read_account
+
+    if account not in account_names(store.home):
+        read_account(store.home, account)
 
 
 def restore_home(file: Path, folder: Path, *, is_quiet: bool = False) -> "RestoredHome":

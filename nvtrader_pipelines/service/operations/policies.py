@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from nvtrader_pipelines.components.text import Flags
-from nvtrader_pipelines.service.operations.arguments import AuditNote, Picture, PolicyName
+from nvtrader_pipelines.service.operations.arguments import AuditNote, OneAccount, Picture, PolicyName
 from nvtrader_pipelines.service.operations.operation import Family, operation
 from nvtrader_pipelines.service.output_paths import picture_path
 
@@ -84,11 +84,14 @@ class Policies(Family):
     @operation(
         "nvtrader policies activate ppo-residual",
         'nvtrader policies activate 3f2a --reason "a longer history"',
+        "nvtrader policies activate coin-trend --account coins",
         route="POST /api/policies/activate",
         writes=True,
     )
-    def activate(self, policy: PolicyName, *, reason: AuditNote = "") -> "NewDecision":
+    def activate(self, policy: PolicyName, *, reason: AuditNote = "", account: OneAccount = None) -> "NewDecision":
         """Activate a policy from the next close on; the gate's verdict is only recorded.
+
+        For one account it replaces the policy of all accounts there, until all or it have a newer one.
 
         A policy that is already active is checked again, and nothing is recorded.
 
@@ -96,10 +99,13 @@ class Policies(Family):
             NotFoundError: if there is no such policy.
             StorageError: if it cannot trade.
         """
+        from nvtrader_pipelines.desk.account_access import read_account
         from nvtrader_pipelines.promotion.promote import activate_manually
         from nvtrader_pipelines.runs.lifecycle import now
 
-        return self._record(activate_manually(self.store, policy, self.opened.by, reason, now))
+        if account is not None:
+            read_account(self.store.home, account)
+        return self._record(activate_manually(self.store, policy, self.opened.by, reason, now, account))
 
     @operation("nvtrader policies promote ppo-residual", route="POST /api/policies/promote", writes=True)
     def promote(self, policy: PolicyName) -> "NewDecision":

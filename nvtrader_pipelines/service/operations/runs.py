@@ -242,13 +242,13 @@ class Runs(Family):
             NotFoundError: if no run or several runs match.
             StorageError: if it cannot be deleted.
         """
-        from nvtrader_pipelines.promotion.active_policy import read_active
+        from nvtrader_pipelines.promotion.active_policy import read_every_active
         from nvtrader_pipelines.runs.run_deletion import plan_deletion
         from nvtrader_pipelines.runs.run_queries import find_run_by_name
 
         store = self._current_store()
-        active = read_active(store)
-        return plan_deletion(store, find_run_by_name(store.ledger, run), active.run_id if active else None)
+        active = {policy.run_id for policy in read_every_active(store)}
+        return plan_deletion(store, find_run_by_name(store.ledger, run), active)
 
     def _current_store(self) -> "Store":
         """Store in which runs whose process has ended are marked as interrupted; the service does so by itself."""

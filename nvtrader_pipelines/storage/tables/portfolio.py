@@ -146,6 +146,7 @@ _ACTIVE_POLICY = TableSchema(
     Column("reason", pl.String, "reason of the activation"),
     Column("previous_run_id", pl.String, "run of the policy that was active before; null if none was"),
     Column("previous_policy", pl.String, "name of the previous policy's account"),
-    Column("active", pl.Boolean, "whether it is the active policy now"),
+    Column("account", pl.String, "account that it trades; null: all accounts, until one has a newer activation"),
+    Column("active", pl.Boolean, "whether it is the newest activation of its account"),
 )
 ACTIVE_POLICY = Table("portfolio", "active_policy", _ACTIVE_POLICY)

@@ -12,6 +12,7 @@ _PROMOTION_DECISIONS = TableSchema(
     Column("policy", pl.String, "name that the candidate's account had in the evaluation"),
     Column("partition_key", pl.String, "experiment of the candidate, name@hash8"),
     Column("spec_hash", pl.String, "SHA-256 of the candidate's spec"),
+    Column("account", pl.String, "account that the candidate would trade; null: all accounts"),
     Column("active_run_id", pl.String, "run of the policy that was active; null if none was"),
     Column("active_policy", pl.String, "name of the active policy's account"),
     Column("passed", pl.Boolean, "whether the candidate passed the gate"),

@@ -98,7 +98,7 @@ def test_deleted_run_has_the_rows_that_its_trial_keeps(built_home, run_id, tmp_p
     home = copy_home(built_home, tmp_path / "home")
     client, store = client_of(home), Store(home)
     first = client.get(f"/rl/runs/{run_id}/trajectories", params={"limit": 10}).json()
-    delete_run(store, plan_deletion(store, store.ledger.run(run_id), None), lambda _: None)
+    delete_run(store, plan_deletion(store, store.ledger.run(run_id), ()), lambda _: None)
     following = client.get(f"/rl/runs/{run_id}/trajectories", params={"limit": 10, "after": first["next"]})
     assert (following.status_code, following.json()) == (200, {"rows": [], "next": None})
     assert client.get(f"/rl/runs/{run_id}").json()["run"]["status"] == "deleted"

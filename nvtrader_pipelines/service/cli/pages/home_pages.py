@@ -45,9 +45,12 @@ def print_backup(answer: Answer) -> None:
         print_line(f"not in the backup: {part}", "yellow")
 
 
-def print_switch(store: "Store", message: str) -> None:
-    """Print the outcome of a halt or a resume: red while trading is stopped, green otherwise."""
-    print_line(message, "bold white on red" if store.switch.halt_reason() else "bold white on green")
+SWITCH_STYLES = {"halted": "bold white on red", "reducing": "bold black on yellow", "active": "bold white on green"}
+
+
+def print_switch(store: "Store", account: str | None, message: str) -> None:
+    """Print the outcome of a halt or a resume, in the color of the state."""
+    print_line(message, SWITCH_STYLES[store.switch_of(account).state().state])
 
 
 def print_cancelled(halt: "HaltDocument") -> None:
@@ -68,5 +71,5 @@ PAGES = {
     "doctor": lambda answer: write_rows(answer.document, Format.TABLE, ["problem"]),
     "notify": lambda answer: write_rows(answer.document, Format.TABLE, ["problem"]),
     "backup": print_backup,
-    "resume": lambda answer: print_switch(answer.home.store, answer.document.message),
+    "resume": lambda answer: print_line(answer.document.message, SWITCH_STYLES[answer.document.trading.state]),
 }

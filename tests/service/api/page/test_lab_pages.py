@@ -98,7 +98,7 @@ def test_run_deleted_while_looked_at_keeps_its_verdict(built_home, learned, tmp_
     home = copy_home(built_home, tmp_path / "home")
     client, store = client_of(home), Store(home)
     assert client.get(f"/lab/runs/{learned.run_id}").status_code == 200
-    delete_run(store, plan_deletion(store, store.ledger.run(learned.run_id), None), lambda _: None)
+    delete_run(store, plan_deletion(store, store.ledger.run(learned.run_id), ()), lambda _: None)
     page = client.get(f"/lab/runs/{learned.run_id}")
     assert page.status_code == 200
     assert "deleted" in page.text
