@@ -12,6 +12,7 @@ import psutil
 
 from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.desk.account_access import account_names, read_account
+from nvtrader_pipelines.desk.bot_files import read_bots
 from nvtrader_pipelines.desk.traded_market import require_ready
 from nvtrader_pipelines.execution.brokers.account_spec import KEY_ID, SECRET_KEY
 from nvtrader_pipelines.feedback.decisions import find_refused_lines
@@ -237,6 +238,12 @@ def check_broker_keys(account: str) -> CheckResult:
     return CheckResult(f"keys of {account}", ", ".join(states), "; ".join(problems))
 
 
+def check_bots(store: Store) -> list[CheckResult]:
+    """Check that the files of bots can be used; a row per file that cannot."""
+    problems = read_bots(store.home).problems
+    return [CheckResult(f"bot {path.stem}", "cannot be used", problem) for path, problem in problems.items()]
+
+
 def check_audit(store: Store) -> list[CheckResult]:
     """Check that every row of the audit is as it was appended."""
     state = store.audit.verify()
@@ -262,5 +269,6 @@ def check_decisions(store: Store) -> list[CheckResult]:
 
 CHECKS = (
     *(check_packages, check_folders, check_files, check_kill_switch, check_ui, check_notifications),
-    *(check_language_model, check_active_policy, check_pointer_file, check_accounts, check_audit, check_decisions),
+    *(check_language_model, check_active_policy, check_pointer_file, check_accounts, check_bots, check_audit),
+    check_decisions,
 )

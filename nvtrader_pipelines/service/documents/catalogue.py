@@ -15,6 +15,7 @@ from nvtrader_pipelines.envs.rewards import RewardTerm
 from nvtrader_pipelines.envs.terminations import Termination
 from nvtrader_pipelines.evaluation.splits import Splitter
 from nvtrader_pipelines.evaluation.stress import StressScenario
+from nvtrader_pipelines.execution.protections import Protection
 from nvtrader_pipelines.experiments.designs import ExperimentDesign
 from nvtrader_pipelines.experiments.entrant_specs import EntrantSpec
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -59,6 +60,7 @@ FAMILIES: dict[str, Any] = {
     "designs": ExperimentDesign,
     "entrants": EntrantSpec,
     "proposers": Proposer,
+    "protections": Protection,
 }
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 EXTENDS = {
