@@ -20,6 +20,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.read_sources import note_read
 
 BOT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
+ACTIVE = "active"  # policy: that of all accounts, or of the account
 AFTER_CLOSE = "after_close"  # schedule: once a session of the market has ended
 ONLY_IN_CRONSIM = re.compile(r"\dL|LW|L/", re.IGNORECASE)  # Dagster's schedules refuse these days
 ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # whether an expression ever fires does not depend on it

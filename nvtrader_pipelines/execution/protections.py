@@ -1,22 +1,22 @@
 """Protections of a bot: locks of its trading, or of purchases of a name, after losses."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 import numpy as np
 from pydantic import Field
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.family import Family
+from nvtrader_pipelines.execution.audit import State, TradingState
 from nvtrader_pipelines.execution.book import MIN_HOLDING, AccountState
+from nvtrader_pipelines.execution.order_placement import KillSwitch
 from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.cash import ROUNDING
 
-TradingState = Literal["active", "reducing", "halted"]  # reducing: no position grows; halted: nothing is traded
-SEVERITY: Sequence[TradingState] = get_args(TradingState)  # ascending
 Loss = Annotated[float, Field(gt=0.0, lt=1.0)]
 Sessions = Annotated[int, Field(ge=1, le=252)]
 
@@ -25,7 +25,7 @@ Sessions = Annotated[int, Field(ge=1, le=252)]
 class TradingLock:
     """Lock that a protection sets at a close; in force from the next session on."""
 
-    state: TradingState  # of the bot; active if the lock is of purchases of one name only
+    state: State  # of the bot; active if the lock is of purchases of one name only
     symbol: str | None  # name whose purchases are locked; None: the whole account
     loss: float  # positive fraction
     session: date  # at whose close the loss reached its bound
@@ -117,9 +117,24 @@ Protection = Annotated[
 ]
 
 
-def strictest_state(locks: Iterable[TradingLock]) -> TradingState:
-    """State of a bot under some locks: active without any."""
-    return SEVERITY[max((SEVERITY.index(lock.state) for lock in locks), default=0)]
+class ProtectedSwitch:
+    """Kill switch of a bot's account, with the locks of its protections."""
+
+    def __init__(
+        self, switch: KillSwitch, bot: str, locks: Callable[[], Sequence[TradingLock]], halt: Callable[[str], None]
+    ) -> None:
+        """Add locks to a switch; `halt` engages it for a reason, and it stays engaged until a person starts the bot."""
+        self._switch, self._bot, self._locks, self._halt = switch, bot, locks, halt
+
+    def state(self) -> TradingState:
+        """Return the stricter state of the switch and of the locks."""
+        state, reasons = self._switch.state(), {lock.state: lock.reason for lock in self._locks()}
+        if state.state != "halted" and "halted" in reasons:
+            self._halt(reasons["halted"])
+            return self._switch.state()
+        if state.state == "active" and "reducing" in reasons:
+            return TradingState(state="reducing", by=f"bot {self._bot}", reason=reasons["reducing"])
+        return state
 
 
 def locked_purchases(locks: Iterable[TradingLock]) -> dict[str, str]:

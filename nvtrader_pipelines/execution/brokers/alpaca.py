@@ -202,7 +202,7 @@ class AlpacaBroker:
         """Return the fills of a plan's orders, without the fees that Alpaca books on the next day."""
         own: list[AlpacaOrder] = []
         for page in self._pages(QueryOrderStatus.ALL):
-            found = [order for order in page if order.client_order_id.startswith(f"{plan_id}-")]
+            found = [order for order in page if plan_id_of(order.client_order_id) == plan_id]
             if own and not found:  # a plan's orders are adjacent
                 break
             own.extend(found)
