@@ -47,7 +47,9 @@ def kill_switch(store: Store, _at: datetime) -> list[Notification]:
     for switch in map(store.switch_of, [None, *account_names(store.home)]):
         state = switch.file_state() if switch.account else switch.state()
         if state.reason:
-            subject = f"trading of {switch.account or 'all accounts'} is {state.state}"
+            verb = "stopped" if state.halt_reason else "reduced"
+            of_account = f" of the account {switch.account}" if switch.account else ""
+            subject = f"trading{of_account} is {verb} by the kill switch"
             effect = "No order is placed" if state.halt_reason else "No position grows"
             body = f"{state.reason}.\n{effect}; {switch.remedy}."
             notifications.append(Notification("kill_switch", text_digest(state.reason), subject, body))

@@ -217,7 +217,8 @@ def check_account(store: Store, name: str) -> list[CheckResult]:
         return [CheckResult(f"account {name}", "cannot be read", one_line(error))]
     switch, problem = store.switch_of(name), ""
     trading = switch.state()
-    state = f"{trading.state}: {trading.reason}; {switch.remedy}" if trading.reason else "may be traded"
+    restriction = "not traded" if trading.halt_reason else "only reduced"
+    state = f"{restriction}: {trading.reason}; {switch.remedy}" if trading.reason else "may be traded"
     try:
         if active := last_activation(store, name):
             require_ready(store, active, name, now())

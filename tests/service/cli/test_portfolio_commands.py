@@ -44,6 +44,7 @@ def test_portfolio_json_of_unopened_account_has_no_book(invoke):
             "active_policy",
             "account",
             "kill_switch",
+            "trading",
             "halted",
             "last_plan",
             "waiting",
