@@ -9,8 +9,9 @@ from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT, read_account
 from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
 from nvtrader_pipelines.desk.traded_market import require_ready
+from nvtrader_pipelines.desk.traded_policy import bot_of, read_traded
 from nvtrader_pipelines.market.calendar import TradingCalendar
-from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
+from nvtrader_pipelines.promotion.active_policy import ActivePolicy
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
@@ -19,8 +20,10 @@ from nvtrader_pipelines.storage.tables import EQUITY_CURVES, MARKET_PANEL
 _MIN_CURVE_SESSIONS = 2
 
 
-def skip_reason(store: Store, account: str, session: date, calendar: TradingCalendar) -> str | None:
-    """Reason to skip the rebalance of an account after a session of a calendar; None where it is due.
+def skip_reason(
+    store: Store, account: str, session: date, calendar: TradingCalendar, bot: str | None = None
+) -> str | None:
+    """Reason to skip the rebalance of an account, by a bot or by none, after a session; None where it is due.
 
     Where the active policy trades on another calendar, that one's schedule rebalances. An account at a broker is never
     skipped for another reason: a failed run is visible, unattended holdings are not. A simulated account catches up
@@ -29,7 +32,12 @@ def skip_reason(store: Store, account: str, session: date, calendar: TradingCale
     Raises:
         StorageError: if the active policy or the account's book cannot be read.
     """
-    active = read_active(store, account)
+    trading = bot_of(store, account)
+    if (trading.name if trading else None) != bot:
+        return f"the bot {trading.name} trades the account {account}" if trading else f"the bot {bot} has no file now"
+    if trading and trading.problem:
+        return trading.problem
+    active = read_traded(store, account)
     traded = store.calendar_of(active.partition_key) if active else calendar
     if traded != calendar:
         return f"the active policy trades on {traded.name}, after whose sessions another schedule rebalances"
@@ -69,7 +77,7 @@ def replay_reason(store: Store, account: str) -> str | None:
 def server_message(store: Store) -> str:
     """Describe what the server of `nvtrader ui` trades by itself, and how to stop it."""
     try:
-        active = read_active(store, DEFAULT_ACCOUNT)
+        active = read_traded(store, DEFAULT_ACCOUNT)
         if active is None:
             return "no policy is active, so nothing trades"
         if halted := store.switch_of(DEFAULT_ACCOUNT).halt_reason():

@@ -285,7 +285,7 @@ def activate(
     return active
 
 
-def new_activation(  # noqa: PLR0913 - fields of the activation
+def new_activation(
     store: Store, ref: PolicyRef, by: str, reason: str, at: datetime, account: str | None = None
 ) -> ActivePolicy:
     """Make the activation of a policy, and write nothing.

@@ -14,6 +14,7 @@ from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.desk.account_access import account_names, read_account
 from nvtrader_pipelines.desk.bot_files import read_bots
 from nvtrader_pipelines.desk.traded_market import require_ready
+from nvtrader_pipelines.desk.traded_policy import read_traded
 from nvtrader_pipelines.execution.brokers.account_spec import KEY_ID, SECRET_KEY
 from nvtrader_pipelines.feedback.decisions import find_refused_lines
 from nvtrader_pipelines.llm.endpoint import KEY_VARIABLE
@@ -220,7 +221,7 @@ def check_account(store: Store, name: str) -> list[CheckResult]:
     restriction = "not traded" if trading.halt_reason else "only reduced"
     state = f"{restriction}: {trading.reason}; {switch.remedy}" if trading.reason else "may be traded"
     try:
-        if active := last_activation(store, name):
+        if active := read_traded(store, name):
             require_ready(store, active, name, now())
         else:
             state = "not traded: no policy is active"

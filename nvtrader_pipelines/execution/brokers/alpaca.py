@@ -26,7 +26,7 @@ from nvtrader_pipelines.execution.brokers.broker import (
     Status,
 )
 from nvtrader_pipelines.execution.errors import ExecutionError
-from nvtrader_pipelines.execution.orders import Fill, Order
+from nvtrader_pipelines.execution.orders import Fill, Order, plan_id_of
 from nvtrader_pipelines.market.calendar import NEW_YORK
 
 with warnings.catch_warnings():  # alpaca-py 0.44 also imports its streams, which are not used here
