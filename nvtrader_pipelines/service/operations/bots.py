@@ -28,7 +28,7 @@ class Bots(Family):
     def list(self) -> "Annotated[pl.DataFrame, BotStatus]":
         """List all bots with their states and last closes.
 
-        `nvtrader ui` trades each by a schedule of its own, `bot_NAME`; restart it after a file of data/bots has changed.
+        `nvtrader ui` trades each by a schedule of its own, `bot_NAME`; restart it after a file of data/bots changes.
         """
         import polars as pl
 
