@@ -42,7 +42,7 @@ def bot_locks(bot: Bot, states: Sequence[AccountState], panel: MarketPanel) -> S
     since = bot.start.since if bot.start else date.min
     counted = [state for state in states if state.session >= since]
     limits = bot.spec.limits if counted else ()
-    return [lock for protection in limits for lock in protection.locks(counted, panel, since)]
+    return [lock for protection in limits for lock in protection.locks(counted, panel, counted[0].session)]
 
 
 class _Locks:

@@ -60,7 +60,7 @@ def start_bot(store: Store, name: str, by: str, reason: str, clock: Clock) -> Bo
     if candidate.account is not None:
         activate(store, candidate.ref, by, reason, at, spec.account)
         mirror_active(store)
-    detail = {"bot": name, "policy": spec.policy, "since": as_of.isoformat()}
+    detail = {"bot": name, "policy": spec.policy, "since": (last.session if last else date.min).isoformat()}
     started = AuditEvent(
         event_id=event_id("started", spec.account, name, at.isoformat()),
         kind="started", at=at, by=by, account=spec.account, reason=reason, detail=detail,

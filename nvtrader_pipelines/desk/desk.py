@@ -314,7 +314,8 @@ class Desk:
             TradingHalted: with the close at which the account stays.
         """
         if t < market.n_ended - 1 and (stopped := self._switch.halt_reason()):
-            raise TradingHalted(self.account, _require_open(book).session, stopped, self._switch.remedy)
+            of_bot = f"`nvtrader bots start {market.bot.name}` starts it" if market.bot else ""
+            raise TradingHalted(self.account, _require_open(book).session, stopped, of_bot or self._switch.remedy)
 
     @contextmanager
     def _locked_session(self, *, is_replay: bool = False) -> Iterator[tuple[Trader, TradedMarket, SqliteBook]]:

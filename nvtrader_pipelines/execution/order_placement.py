@@ -49,7 +49,9 @@ class RiskControls:
 
     def order_cancelled(self, plan: RebalancePlan, symbol: str, reason: str) -> AuditEvent:
         """Make the event of an order that ended without a fill, or with a partial one."""
-        return self.event("cancelled", plan, EventDetails(order_id(plan, symbol), symbol, reason=reason))
+        return self.event(
+            "cancelled", plan, EventDetails(order_id(plan.plan_id, symbol, plan.bot), symbol, reason=reason)
+        )
 
     def order_withdrawn(self, plan: RebalancePlan, order: Order, reason: str) -> AuditEvent:
         """Make the event of an order that was never placed; it holds the order, as no other event does."""

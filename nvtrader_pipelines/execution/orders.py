@@ -50,9 +50,9 @@ class Fill(BaseModel):
     complete: bool  # False: a partial fill
 
 
-def order_id(plan: RebalancePlan, symbol: str) -> str:
+def order_id(plan_id: str, symbol: str, bot: str = "") -> str:
     """Id of a plan's only order for a name; it begins with the plan's bot, if it has one."""
-    return f"{plan.bot}.{plan.plan_id}-{symbol}" if plan.bot else f"{plan.plan_id}-{symbol}"
+    return f"{bot}.{plan_id}-{symbol}" if bot else f"{plan_id}-{symbol}"
 
 
 def plan_id_of(order_id: str) -> str:
@@ -117,7 +117,7 @@ def require_prices(symbols: Sequence[str], needed: NDArray[np.bool_], prices: Fl
 def _order(ticket: Ticket, symbol: str, shares: float, quote: float, target: float) -> Order:
     plan = ticket.plan
     return Order(
-        order_id=order_id(plan, symbol),
+        order_id=order_id(plan.plan_id, symbol, plan.bot),
         plan_id=plan.plan_id,
         account=plan.account,
         symbol=symbol,
