@@ -60,11 +60,16 @@ def start_bot(store: Store, name: str, by: str, reason: str, clock: Clock) -> Bo
     if candidate.account is not None:
         activate(store, candidate.ref, by, reason, at, spec.account)
         mirror_active(store)
-    detail = {"bot": name, "policy": spec.policy, "since": (last.session if last else date.min).isoformat()}
+    since = (last.session if last else date.min).isoformat()
     started = AuditEvent(
-        event_id=event_id("started", spec.account, name, at.isoformat()),
-        kind="started", at=at, by=by, account=spec.account, reason=reason, detail=detail,
-    )  # fmt: skip
+        event_id=event_id("started", spec.account, name, at.isoformat(), since),
+        kind="started",
+        at=at,
+        by=by,
+        account=spec.account,
+        reason=reason,
+        detail={"bot": name, "policy": spec.policy, "since": since},
+    )
     store.audit.append([started])
     resume(store, by, reason, clock, spec.account)
     return bot_status(store, name)

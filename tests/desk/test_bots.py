@@ -6,7 +6,8 @@ from nvtrader_pipelines.desk.bots import bot_status, list_bots, start_bot
 from nvtrader_pipelines.desk.halt import Scope, halt
 from nvtrader_pipelines.desk.rebalancing import skip_reason
 from nvtrader_pipelines.desk.traded_policy import bot_of, read_traded
-from nvtrader_pipelines.execution.errors import ExecutionError
+from nvtrader_pipelines.execution.errors import ExecutionError, TradingHalted
+from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.orders import order_id, plan_id_of
 from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.promotion.active_policy import read_active
