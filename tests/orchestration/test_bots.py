@@ -30,6 +30,7 @@ from tests.orchestration.desk_home import LIMITS, SECTORS, spec_of
 from tests.runs.untrained import evaluate_sealed, planned, sealed
 
 pytestmark = pytest.mark.slow
+DAY = dt.timedelta(1)
 EVERY_DAY = TradingCalendar("24/7")
 TABLES = {BARS: "bars", CLEAN_BARS: "clean_bars", RETURNS: "returns", FEATURES: "features"}
 MARKETS = "sources: [{kind: landing}, {kind: landing, name: coins, calendar: 24/7}]\n"
@@ -59,19 +60,19 @@ class TwoMarkets:
 
     store: Store
     instance: dg.DagsterInstance
-    first: dt.date  # the Friday at whose close all accounts open
+    first: dt.date  # the Thursday at whose close all accounts open
 
-    def evening(self, day: dt.date) -> dict[str, Any]:
+    def evening(self, day: dt.date, bots) -> dict[str, Any]:
         """Deliver the bars of a day, and run what each bot's schedule requests after its close; outcomes by bot."""
         land_both(self.store, day)
         outcomes = {}
         for schedule in schedules_of(self.store.home):
-            if not schedule.name.startswith("bot_"):
+            if schedule.name.removeprefix("bot_") not in bots:
                 continue
             at = dt.datetime.combine(day, dt.time(18), tzinfo=NEW_YORK.time_zone)
             if schedule.execution_timezone == "UTC":
                 at = dt.datetime.combine(day + dt.timedelta(1), dt.time(2), tzinfo=dt.UTC)
-            outcomes[schedule.name] = self.tick(schedule, at)
+            outcomes[schedule.name.removeprefix("bot_")] = self.tick(schedule, at)
         return outcomes
 
     def tick(self, schedule, at: dt.datetime) -> Any:
@@ -89,6 +90,14 @@ class TwoMarkets:
     def equity(self, bot: str) -> list[float]:
         return [state.equity for state in self.store.book(bot).states()]
 
+    def require_backtests(self) -> None:
+        """Require that each active bot has the equity of its back-test, and owns each of its orders once."""
+        placed = [event for event in self.store.audit.events() if event.kind == "placed"]
+        assert len({event.order_id for event in placed}) == len(placed)
+        for bot in ("stocks", "coins"):
+            np.testing.assert_allclose(self.equity(bot)[1:], self.backtest(bot), rtol=1e-12)
+            assert {event.order_id.partition(".")[0] for event in placed if event.account == bot} == {bot}
+
     def backtest(self, bot: str) -> list[float]:
         states = self.store.book(bot).states()
         deployment = open_deployment(self.store, states[-1].run_id, states[-1].policy)
@@ -103,8 +112,8 @@ def home(tmp_path_factory):
     store.home.market_file.write_text(MARKETS)
     (store.home.compliance / "limits.yaml").write_text(LIMITS)
     (store.home.compliance / "sectors.csv").write_text(SECTORS)
-    friday = dt.date(2016, 11, 11)
-    land_both(store, friday)
+    thursday = dt.date(2016, 11, 10)
+    land_both(store, thursday)
     for name, source, agent in (("own", "landing", MinimumVariance(history=42)), ("coin", "coins", EqualWeight())):
         spec = spec_of(name, agent, BASELINES[name])
         spec = spec.model_copy(update={"market": spec.market.model_copy(update={"source": source})})
@@ -117,7 +126,7 @@ def home(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DAGSTER_HOME", "")
         with open_instance(store) as instance:
-            yield TwoMarkets(store, instance, friday)
+            yield TwoMarkets(store, instance, thursday)
 
 
 def test_home_has_a_schedule_per_bot_on_its_calendar(home):
@@ -128,27 +137,28 @@ def test_home_has_a_schedule_per_bot_on_its_calendar(home):
     assert scheduled_jobs(home.store.home)["bot_coins"] == "rebalance"
 
 
-@pytest.mark.parametrize("n_days", [2, pytest.param(31, marks=pytest.mark.nightly)])
-def test_bots_of_two_markets_trade_as_their_back_tests(home, n_days):
+def test_bots_of_two_markets_trade_as_their_back_tests(home):
+    for day in (home.first, home.first + DAY, home.first + 2 * DAY):  # Thursday to Saturday
+        outcomes = home.evening(day, ("stocks", "coins"))
+        assert outcomes["coins"] is True
+        assert (outcomes["stocks"] is True) == (day.isoweekday() <= 5)
+    home.require_backtests()
+
+
+@pytest.mark.nightly
+def test_month_of_four_bots_loses_and_doubles_nothing(home):
     store, begun = home.store, home.store.book("coins").last()
-    days = [(begun.session if begun else home.first) + dt.timedelta(n + bool(begun)) for n in range(n_days + 1)]
-    outcomes = {day: home.evening(day) for day in days[:2]}
-    halt(store, "ann", "news", lambda: dt.datetime.now(dt.UTC), Scope("third"))
-    halt(store, "ann", "news", lambda: dt.datetime.now(dt.UTC), Scope("fourth", "reducing"))
-    held = {bot: store.book(bot).last().shares for bot in ("third", "fourth")}
-    outcomes |= {day: home.evening(day) for day in days[2:]}
-    for day, by_bot in outcomes.items():
-        weekend = day.isoweekday() > 5
-        assert [by_bot["bot_coins"], by_bot["bot_fourth"]] == [True, True]
-        assert all((outcome is not True) == weekend for outcome in (by_bot["bot_stocks"], by_bot["bot_third"]))
-    for bot in ("stocks", "coins"):
-        assert len(home.equity(bot)) > 1
-        np.testing.assert_allclose(home.equity(bot)[1:], home.backtest(bot), rtol=1e-12)
+    days = [(begun.session + DAY if begun else home.first) + n * DAY for n in range(31)]
+    held = {}
+    for n, day in enumerate(days):
+        if n == 2:
+            held = {bot: store.book(bot).last().shares for bot in ("third", "fourth")}
+            halt(store, "ann", "news", lambda: dt.datetime.now(dt.UTC), Scope("third"))
+            halt(store, "ann", "news", lambda: dt.datetime.now(dt.UTC), Scope("fourth", "reducing"))
+        outcomes = home.evening(day, BOTS)
+        assert outcomes["coins"] is outcomes["fourth"] is True
+        assert (outcomes["stocks"] is True) == (outcomes["third"] is True) == NEW_YORK.is_session(day)
+    home.require_backtests()
     assert store.book("third").last().shares == held["third"]
     assert all(shares <= held["fourth"][name] for name, shares in store.book("fourth").last().shares.items())
     assert [bot.state for bot in list_bots(store)] == ["active", "reducing", "active", "halted"]
-    placed = [event for event in store.audit.events() if event.kind == "placed"]
-    assert len({event.order_id for event in placed}) == len(placed)
-    assert {event.order_id.partition(".")[0] for event in placed if event.account == "coins"} == {"coins"}
-    for bot in ("third", "fourth"):
-        start_bot(store, bot, "ann", "again", lambda: dt.datetime.now(dt.UTC))
