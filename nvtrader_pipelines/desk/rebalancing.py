@@ -8,6 +8,7 @@ import polars as pl
 from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT, read_account
 from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
+from nvtrader_pipelines.desk.bot_files import read_bots
 from nvtrader_pipelines.desk.traded_market import require_ready
 from nvtrader_pipelines.desk.traded_policy import bot_of, read_traded
 from nvtrader_pipelines.market.calendar import TradingCalendar
@@ -76,7 +77,17 @@ def replay_reason(store: Store, account: str) -> str | None:
 
 def server_message(store: Store) -> str:
     """Describe what the server of `nvtrader ui` trades by itself, and how to stop it."""
+    bots = [*read_bots(store.home).specs]
+    return (
+        f"{_default_message(store)}; bots trade by themselves: {', '.join(bots)}" if bots else _default_message(store)
+    )
+
+
+def _default_message(store: Store) -> str:
+    """Describe the trading of the account `paper`."""
     try:
+        if bot := bot_of(store, DEFAULT_ACCOUNT):
+            return bot.problem or f"the bot {bot.name} trades the account {DEFAULT_ACCOUNT}"
         active = read_traded(store, DEFAULT_ACCOUNT)
         if active is None:
             return "no policy is active, so nothing trades"
@@ -93,8 +104,8 @@ def server_message(store: Store) -> str:
         return f"`nvtrader ui` cannot trade the account {DEFAULT_ACCOUNT} now: {error}"
     return (
         f"`nvtrader ui` trades {active.policy} of run {short_id(active.run_id)} on the account {DEFAULT_ACCOUNT} by "
-        f"itself, next after the close of {following}, and no other account; `nvtrader halt` stops all trading; "
-        "to stop only this, turn off policy_activated and eod_rebalance under Automation"
+        f"itself, next after the close of {following}, and no other account without a bot; `nvtrader halt` stops all "
+        "trading; to stop only this, turn off policy_activated and eod_rebalance under Automation"
     )
 
 
