@@ -1,0 +1,80 @@
+"""Engine of shares and cash, which a strategy trades by orders."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, PositiveFloat
+
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.evaluation.engines.bridge import RL_AGENT, RLAgentBridge
+from nvtrader_pipelines.evaluation.engines.engine import (
+    Decider,
+    Engine,
+    EngineResult,
+    as_policy,
+    require_long_only,
+    require_window,
+)
+from nvtrader_pipelines.evaluation.engines.ledger import LedgerSettings, OrderTiming, ShareAccount
+from nvtrader_pipelines.evaluation.engines.strategies import RebalanceStrategy
+from nvtrader_pipelines.evaluation.engines.strategy import Strategy, StrategyContext
+from nvtrader_pipelines.market.panel import MarketPanel, Window
+
+
+class EventDriven(Engine):
+    """Account of shares and cash, traded bar by bar by a strategy's orders."""
+
+    supports_rl_injection: ClassVar[bool] = True
+
+    kind: Literal["event_driven"] = "event_driven"
+    timing: OrderTiming = "next"  # target weights are sized at the close of the decision, or at the fill: next_open
+    whole_shares: bool = False
+    capital: PositiveFloat = 1_000_000.0  # account currency
+    first_closes: Annotated[dict[str, PositiveFloat], Field(default={})]  # of the panel's first session, else near 100
+
+    def open(self, panel: MarketPanel, environment: EnvSpec, t: int = 0) -> ShareAccount:
+        """Open an account in cash with equity 1 at the close of session `t`.
+
+        Raises:
+            ValueError: if the environment is levered, or fills at the close of the decision.
+        """
+        require_long_only(environment, self)
+        if environment.fill == "same_close":
+            raise ValueError(
+                "event_driven fills orders in the bar after their decision, but environment.fill is same_close; set it "
+                "to next_open or next_close"
+            )
+        settings = LedgerSettings(self.timing, self.whole_shares, self.capital)
+        return ShareAccount(panel, environment, t, settings, self.first_closes)
+
+    def run(
+        self,
+        panel: MarketPanel,
+        environment: EnvSpec,
+        decider: Decider,
+        window: Window | None = None,
+        injected: Mapping[str, Any] | None = None,
+    ) -> EngineResult:
+        """Run a strategy, or a policy or weights as a rebalance, from the window's first close to its last.
+
+        Args:
+            panel: the market.
+            environment: costs, fills, and the frequency of a policy's decisions.
+            decider: a strategy, a policy or dated weights.
+            window: first and last session; None for the whole panel.
+            injected: objects of the strategy's context by name, such as an `RLAgentBridge` as `rl_agent`.
+
+        Raises:
+            ValueError: if the engine cannot run the environment, or the window is not in the panel.
+        """
+        first, last = require_window(panel, window)
+        account = self.open(panel, environment, first)
+        strategy, injected = decider, injected or {}
+        if not isinstance(strategy, Strategy):
+            injected = {RL_AGENT: RLAgentBridge(as_policy(strategy, panel), panel)}
+            strategy = RebalanceStrategy(rebal_freq=environment.rebal_freq)
+        give_orders, context = strategy.start(panel.symbols), StrategyContext(account, injected)
+        for _ in range(first, last):
+            give_orders(context)
+            account.advance()
+        return account.result()
