@@ -9,11 +9,17 @@ from nvtrader_pipelines.evaluation.engines.bars import Bar, Bars
 from nvtrader_pipelines.evaluation.engines.bridge import RLAgentBridge
 from nvtrader_pipelines.evaluation.engines.engine import Engine, EngineAccount, EngineResult
 from nvtrader_pipelines.evaluation.engines.event_driven import EventDriven
-from nvtrader_pipelines.evaluation.engines.strategies import BacktestStrategy, LimitReversion, RebalanceStrategy
-from nvtrader_pipelines.evaluation.engines.strategy import Strategy, StrategyContext, StrategyFunction
+from nvtrader_pipelines.evaluation.engines.strategy import (
+    LimitReversion,
+    RebalanceStrategy,
+    Strategy,
+    StrategyContext,
+    StrategyFunction,
+)
 from nvtrader_pipelines.evaluation.engines.transition_engines import Vectorized, Walk
 
 BacktestEngine = Annotated[Vectorized | Walk | EventDriven, Field(discriminator="kind"), Family("engines")]
+BacktestStrategy = Annotated[RebalanceStrategy | LimitReversion, Field(discriminator="kind"), Family("strategies")]
 BaseBacktestEngine = Engine
 
 __all__ = [

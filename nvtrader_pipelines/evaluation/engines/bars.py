@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from datetime import date
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -11,17 +12,17 @@ from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.market.panel import MarketPanel
 
 FloatArray = NDArray[np.float64]
-BASE_PRICE = 100.0  # of a name before its first session, where no first close is given
+BASE_PRICE = 100.0  # of a name before the panel's first session, where its first close is not given
 
 
 class Bar(NamedTuple):
     """Last closed bar, and the account at its close."""
 
-    session: np.datetime64
-    opens: FloatArray  # (N,)
-    highs: FloatArray  # (N,)
-    lows: FloatArray  # (N,)
-    closes: FloatArray  # (N,)
+    session: date
+    open: FloatArray  # (N,)
+    high: FloatArray  # (N,)
+    low: FloatArray  # (N,)
+    close: FloatArray  # (N,)
     account: Account
 
 
@@ -41,20 +42,19 @@ class Bars:
         return type(self)(*(getattr(self, field.name)[rows].copy() for field in fields(self)))
 
 
-def market_bars(panel: MarketPanel, first_closes: Mapping[str, float] | None = None) -> Bars:
-    """Build the bars of a panel, scaled to given closes of its first session.
+def market_bars(panel: MarketPanel, first_closes: Mapping[str, float]) -> Bars:
+    """Build the bars of a panel, some names scaled to given closes of its first session.
 
     Raises:
         ValueError: if a first close is of a name that the panel lacks.
     """
-    base, factors = np.full(len(panel.symbols), BASE_PRICE), 1.0 + panel.close_returns
-    for symbol, close in (first_closes or {}).items():
-        if symbol not in panel.symbols:
-            raise ValueError(f"first_closes must be of names of the market, but {symbol!r} is none; remove it")
-        j = panel.symbols.index(symbol)
-        base[j] = close / factors[0, j]
-    closes = base * np.cumprod(factors, axis=0)
-    before = np.vstack([base, closes[:-1]])
+    unknown = sorted(set(first_closes) - set(panel.symbols))
+    if unknown:
+        raise ValueError(f"first_closes must be of names of the market, but it has no {unknown[0]}; remove it")
+    factors = 1.0 + panel.close_returns
+    firsts = [first_closes.get(symbol, BASE_PRICE * factors[0, j]) for j, symbol in enumerate(panel.symbols)]
+    closes = np.cumprod(np.vstack([firsts, factors[1:]]), axis=0).astype(np.float64)
+    before = np.vstack([closes[0] / factors[0], closes[:-1]])
     opens = closes if panel.overnight_returns is None else before * (1.0 + panel.overnight_returns)
     highs = np.maximum(opens, closes) if panel.high_returns is None else before * (1.0 + panel.high_returns)
     lows = np.minimum(opens, closes) if panel.low_returns is None else before * (1.0 + panel.low_returns)

@@ -3,14 +3,13 @@
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import date
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.components.columns import Column, TableSchema
-from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.component import Component, kind_of
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.account_tables import EQUITY
@@ -22,18 +21,6 @@ from nvtrader_pipelines.policies.weights_table import WeightsPolicy, WeightsTabl
 FloatArray = NDArray[np.float64]
 Decider = Policy | Strategy | WeightsTable
 CURVE = EQUITY.only("session", "equity", "net_return", "drawdown", "turnover", "cost", "cash")
-ORDERS = TableSchema(
-    Column("decided_on", pl.Date, "session at whose close the order was decided"),
-    Column("session", pl.Date, "session in which the order filled or ended"),
-    Column("symbol", pl.String, "name"),
-    Column("side", pl.String, "buy or sell"),
-    Column("quantity", pl.Float64, "shares filled; null in an engine of weights"),
-    Column("price", pl.Float64, "price of the fill; null in an engine of weights, or without a fill"),
-    Column("limit", pl.Float64, "limit price; null for a market order"),
-    Column("change", pl.Float64, "change of the name's weight by the fill"),
-    Column("status", pl.String, "filled, or ended without a fill"),
-    Column("reason", pl.String, "why an order was cut or ended; empty for a complete fill"),
-)
 
 
 class SessionFigures(NamedTuple):
@@ -49,27 +36,37 @@ class SessionFigures(NamedTuple):
 
 
 class OrderOutcome(NamedTuple):
-    """Row of `ORDERS`."""
+    """Order, and how it ended; a row of a result's orders."""
 
     decided_on: date
-    session: date
+    session: date  # in which it filled or ended
     symbol: str
     side: Literal["buy", "sell"]
-    quantity: float | None
-    price: float | None
-    limit: float | None
-    change: float
+    quantity: float | None  # shares filled; None in an engine of weights
+    price: float | None  # of the fill; None in an engine of weights, or without a fill
+    limit: float | None  # None: at the market
+    change: float  # of the name's weight, by the fill
     status: Literal["filled", "ended"]
-    reason: str
+    reason: str  # why it was cut or ended; empty for a complete fill
+
+
+_DTYPES = (pl.Date, pl.Date, pl.String, pl.String, *[pl.Float64] * 4, pl.String, pl.String)
+ORDERS = pl.Schema(dict(zip(OrderOutcome._fields, _DTYPES, strict=True)))
 
 
 @dataclass(frozen=True, eq=False)
 class EngineResult:
     """Result of a back-test, the same for every engine."""
 
-    curve: pl.DataFrame  # `CURVE`, a row per close after the first decision
+    curve: pl.DataFrame  # `SessionFigures` of each close after the first decision
     weights: FloatArray  # (S, N+1) at each close, cash last
-    orders: pl.DataFrame  # `ORDERS`
+    orders: pl.DataFrame  # `OrderOutcome`, a row per order
+
+    @classmethod
+    def from_rows(cls, figures: list[SessionFigures], weights: FloatArray, orders: list[OrderOutcome]) -> Self:
+        """Build the result from rows, and weights (S, N+1)."""
+        curve = pl.DataFrame(figures, schema=CURVE, orient="row")
+        return cls(curve, weights, pl.DataFrame(orders, schema=ORDERS, orient="row"))
 
 
 class EngineAccount(ABC):
@@ -94,7 +91,7 @@ class EngineAccount(ABC):
     def result(self) -> EngineResult:
         """Figures, weights and orders of all sessions so far."""
         weights = np.array(self._weights).reshape(-1, len(self.panel.symbols) + 1)
-        return make_result(self.figures, weights, self.orders)
+        return EngineResult.from_rows(self.figures, weights, self.orders)
 
     def record_close(self, weights: FloatArray, equity: float, traded: tuple[float, float]) -> None:
         """Move to the next close, with its weights (N+1,), equity, and the session's turnover and cost."""
@@ -110,7 +107,6 @@ class EngineAccount(ABC):
 class Engine(Component, ABC):
     """Back-test of one account on a panel, under an environment's costs and fills."""
 
-    kind: str
     supports_rl_injection: ClassVar[bool]  # whether an agent can decide during the run
 
     @abstractmethod
@@ -136,12 +132,6 @@ class Engine(Component, ABC):
         """
 
 
-def make_result(figures: list[SessionFigures], weights: FloatArray, orders: list[OrderOutcome]) -> EngineResult:
-    """Build the result from rows."""
-    curve = pl.DataFrame(figures, schema=CURVE, orient="row")
-    return EngineResult(curve, weights, pl.DataFrame(orders, schema=ORDERS, orient="row"))
-
-
 def require_window(panel: MarketPanel, window: Window | None) -> Window:
     """Window in the panel; the whole panel for None.
 
@@ -165,8 +155,8 @@ def require_long_only(environment: EnvSpec, engine: Engine) -> None:
     """
     if environment.is_levered:
         raise ValueError(
-            f"{engine.kind} holds no debt and no short positions, but the action {environment.action.kind} may have "
-            "them; choose the engine walk, or a long-only action"
+            f"{kind_of(type(engine))} holds neither debt nor short positions, but the action "
+            f"{environment.action.kind} may; choose the engine walk, or a long-only action"
         )
 
 

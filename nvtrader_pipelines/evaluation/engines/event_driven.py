@@ -15,9 +15,8 @@ from nvtrader_pipelines.evaluation.engines.engine import (
     require_long_only,
     require_window,
 )
-from nvtrader_pipelines.evaluation.engines.ledger import LedgerSettings, OrderTiming, ShareAccount
-from nvtrader_pipelines.evaluation.engines.strategies import RebalanceStrategy
-from nvtrader_pipelines.evaluation.engines.strategy import Strategy, StrategyContext
+from nvtrader_pipelines.evaluation.engines.ledger import ShareAccount
+from nvtrader_pipelines.evaluation.engines.strategy import RebalanceStrategy, Strategy, StrategyContext
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 
 
@@ -27,7 +26,9 @@ class EventDriven(Engine):
     supports_rl_injection: ClassVar[bool] = True
 
     kind: Literal["event_driven"] = "event_driven"
-    timing: OrderTiming = "next"  # target weights are sized at the close of the decision, or at the fill: next_open
+    timing: Literal["next", "next_open"] = (
+        "next"  # target weights are sized at the close of the decision, or at the fill: next_open
+    )
     whole_shares: bool = False
     capital: PositiveFloat = 1_000_000.0  # account currency
     first_closes: Annotated[dict[str, PositiveFloat], Field(default={})]  # of the panel's first session, else near 100
@@ -44,8 +45,7 @@ class EventDriven(Engine):
                 "event_driven fills orders in the bar after their decision, but environment.fill is same_close; set it "
                 "to next_open or next_close"
             )
-        settings = LedgerSettings(self.timing, self.whole_shares, self.capital)
-        return ShareAccount(panel, environment, t, settings, self.first_closes)
+        return ShareAccount(panel, environment, t, self)
 
     def run(
         self,
@@ -55,18 +55,7 @@ class EventDriven(Engine):
         window: Window | None = None,
         injected: Mapping[str, Any] | None = None,
     ) -> EngineResult:
-        """Run a strategy, or a policy or weights as a rebalance, from the window's first close to its last.
-
-        Args:
-            panel: the market.
-            environment: costs, fills, and the frequency of a policy's decisions.
-            decider: a strategy, a policy or dated weights.
-            window: first and last session; None for the whole panel.
-            injected: objects of the strategy's context by name, such as an `RLAgentBridge` as `rl_agent`.
-
-        Raises:
-            ValueError: if the engine cannot run the environment, or the window is not in the panel.
-        """
+        """Run a strategy, or a policy or weights as a rebalance; `injected` holds the strategy's objects by name."""
         first, last = require_window(panel, window)
         account = self.open(panel, environment, first)
         strategy, injected = decider, injected or {}

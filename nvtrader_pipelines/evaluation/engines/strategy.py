@@ -1,38 +1,45 @@
-"""Strategies of a user: what they see at a close, and the orders they give."""
+"""Strategies: what they see at a close, the orders they give, and the shipped ones."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.engines.bars import Bar, Bars
+from nvtrader_pipelines.evaluation.engines.bridge import RL_AGENT
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.evaluation.engines.ledger import ShareAccount
 
-FloatArray = NDArray[np.float64]
+Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class StrategyContext(Mapping[str, Any]):
-    """View of a strategy at a close: bars so far, the account, orders, and objects injected by name.
+    """View of a strategy at a close: closed bars, the account, orders, and objects injected by name.
 
-    All arrays are copies of closed bars: later bars cannot be reached from them.
+    All arrays are copies: later bars cannot be reached from them.
     """
 
     def __init__(self, account: "ShareAccount", injected: Mapping[str, Any]) -> None:
-        self._account, self._injected = account, dict(injected)
+        self._account, self._injected = account, injected
+        self.order = account.order
+        self.order_target_percent = account.order_target_percent
 
     @property
     def bar(self) -> Bar:
         """Last closed bar, and the account at its close."""
-        return self._account.last_bar()
+        bars = self.history(1)
+        session = bars.sessions[0].item()
+        return Bar(session, bars.opens[0], bars.highs[0], bars.lows[0], bars.closes[0], self._account.account)
 
     def history(self, n: int) -> Bars:
         """Return copies of the last `n` closed bars; fewer where the market begins later."""
-        return self._account.history(n)
+        return self._account.bars.history(self._account.t, n)
 
     @property
     def cash(self) -> float:
@@ -41,7 +48,7 @@ class StrategyContext(Mapping[str, Any]):
 
     @property
     def positions(self) -> dict[str, float]:
-        """Shares held by name; 0 for names that are not held."""
+        """Shares held, by name; 0 for a name that is not held."""
         return dict(zip(self._account.panel.symbols, self._account.shares.tolist(), strict=True))
 
     @property
@@ -50,24 +57,22 @@ class StrategyContext(Mapping[str, Any]):
         return self._account.value
 
     @property
-    def weights(self) -> FloatArray:
+    def weights(self) -> NDArray[np.float64]:
         """Weights (N+1,) at the last close, cash last."""
-        return self.bar.account.weights
-
-    def order(self, symbol: str, shares: float, limit: float | None = None) -> None:
-        """Order shares, negative to sell, for the next bar; at the market without a limit."""
-        self._account.order(symbol, shares, limit)
-
-    def order_target_percent(self, symbol: str, weight: float, limit: float | None = None) -> None:
-        """Order what brings a name to a weight, a fraction of equity; a later target of the bar replaces an earlier."""
-        self._account.order_target_percent(symbol, weight, limit)
+        return self._account.account.weights
 
     def __getitem__(self, name: str) -> Any:
-        """Return an injected object."""
+        """Return an injected object.
+
+        Raises:
+            KeyError: if no object of the name was injected.
+        """
+        if name not in self._injected:
+            raise KeyError(f"the strategy needs an injected {name!r}, but has {[*self._injected]}; pass it to the run")
         return self._injected[name]
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names of injected objects."""
+        """Names of the injected objects."""
         return iter(self._injected)
 
     def __len__(self) -> int:
@@ -83,4 +88,44 @@ class Strategy(Component):
 
     @abstractmethod
     def start(self, symbols: tuple[str, ...]) -> StrategyFunction:
-        """Begin a back-test over these names; the function is called at each close."""
+        """Begin a back-test over the names; the function is called at each close."""
+
+
+class RebalanceStrategy(Strategy):
+    """Rebalance every few bars to the target weights of the injected `rl_agent`."""
+
+    kind: Literal["rebalance"] = "rebalance"
+    rebal_freq: PositiveInt = 5  # bars between decisions
+
+    def start(self, symbols: tuple[str, ...]) -> StrategyFunction:
+        """Begin a back-test, with a decision at the first close."""
+        bars = count()
+
+        def rebalance(context: StrategyContext) -> None:
+            target = None if next(bars) % self.rebal_freq else context[RL_AGENT].decide(context.bar)
+            if target is not None:
+                for symbol, weight in zip(symbols, target[:-1].tolist(), strict=True):
+                    context.order_target_percent(symbol, weight)
+
+        return rebalance
+
+
+class LimitReversion(Strategy):
+    """Buy each name by a limit below its last close, and sell it by a limit above."""
+
+    kind: Literal["limit_reversion"] = "limit_reversion"
+    discount: Share = 0.01  # below the last close, at which a name is bought with 1/N of equity
+    premium: Share = 0.01  # above the last close, at which a holding is sold
+
+    def start(self, symbols: tuple[str, ...]) -> StrategyFunction:
+        """Begin a back-test."""
+
+        def revert(context: StrategyContext) -> None:
+            positions = context.positions
+            for symbol, close in zip(symbols, context.bar.close.tolist(), strict=True):
+                if positions[symbol] > 0.0:
+                    context.order_target_percent(symbol, 0.0, limit=close * (1.0 + self.premium))
+                else:
+                    context.order_target_percent(symbol, 1.0 / len(symbols), limit=close * (1.0 - self.discount))
+
+        return revert

@@ -19,7 +19,6 @@ from nvtrader_pipelines.evaluation.engines.engine import (
     OrderOutcome,
     SessionFigures,
     as_policy,
-    make_result,
     require_long_only,
     require_window,
 )
@@ -98,15 +97,11 @@ class Walk(Engine):
     def run(
         self, panel: MarketPanel, environment: EnvSpec, decider: Decider, window: Window | None = None
     ) -> EngineResult:
-        """Run a policy or dated weights from the window's first close to its last.
-
-        Raises:
-            ValueError: if a strategy is given, or the window is not in the panel.
-        """
+        """Run a policy or dated weights from the window's first close to its last."""
         if isinstance(decider, Strategy):
             raise ValueError(
-                f"walk trades weights and takes a policy or weights, but {type(decider).__name__} is a strategy, which gives "
-                "orders; choose the engine event_driven"
+                f"walk takes a policy or weights, but {type(decider).__name__} is a strategy, which gives orders; "
+                "choose the engine event_driven"
             )
         first, last = require_window(panel, window)
         policy, account = as_policy(decider, panel), self.open(panel, environment, first)
@@ -131,11 +126,7 @@ class Vectorized(Engine):
     def run(
         self, panel: MarketPanel, environment: EnvSpec, decider: Decider, window: Window | None = None
     ) -> EngineResult:
-        """Run dated weights from the window's first close to its last.
-
-        Raises:
-            ValueError: if a policy or strategy is given, the environment is levered, or the window is not in the panel.
-        """
+        """Run dated weights from the window's first close to its last."""
         require_long_only(environment, self)
         if not isinstance(decider, WeightsTable):
             raise ValueError(
@@ -155,4 +146,4 @@ class Vectorized(Engine):
             trade_outcomes(panel, t, t + filled_later, trades) for t, trades in zip(rows, path.trades, strict=True)
         ]
         figures = [SessionFigures(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
-        return make_result(figures, path.weights, [*chain.from_iterable(orders)])
+        return EngineResult.from_rows(figures, path.weights, [*chain.from_iterable(orders)])
