@@ -10,12 +10,12 @@ from nvtrader_pipelines.evaluation.engines.bridge import RL_AGENT, RLAgentBridge
 from nvtrader_pipelines.evaluation.engines.engine import (
     Decider,
     Engine,
-    EngineResult,
     as_policy,
     require_long_only,
     require_window,
 )
-from nvtrader_pipelines.evaluation.engines.ledger import ShareAccount
+from nvtrader_pipelines.evaluation.engines.engine_account import EngineResult
+from nvtrader_pipelines.evaluation.engines.ledger import LedgerSettings, ShareAccount
 from nvtrader_pipelines.evaluation.engines.strategy import RebalanceStrategy, Strategy, StrategyContext
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 
@@ -26,9 +26,7 @@ class EventDriven(Engine):
     supports_rl_injection: ClassVar[bool] = True
 
     kind: Literal["event_driven"] = "event_driven"
-    timing: Literal["next", "next_open"] = (
-        "next"  # target weights are sized at the close of the decision, or at the fill: next_open
-    )
+    timing: Literal["next", "next_open"] = "next"  # target weights are sized at the decision's close, or at the open
     whole_shares: bool = False
     capital: PositiveFloat = 1_000_000.0  # account currency
     first_closes: Annotated[dict[str, PositiveFloat], Field(default={})]  # of the panel's first session, else near 100
@@ -45,7 +43,8 @@ class EventDriven(Engine):
                 "event_driven fills orders in the bar after their decision, but environment.fill is same_close; set it "
                 "to next_open or next_close"
             )
-        return ShareAccount(panel, environment, t, self)
+        settings = LedgerSettings(self.timing, self.whole_shares, self.capital, self.first_closes)
+        return ShareAccount(panel, environment, t, settings)
 
     def run(
         self,

@@ -1,7 +1,7 @@
 """Account of shares and cash: orders, their fills within a bar, and the value at its close."""
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,16 +12,22 @@ from nvtrader_pipelines.envs.fill_timing import resolve_fill
 from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.engines.bars import market_bars
-from nvtrader_pipelines.evaluation.engines.engine import EngineAccount, OrderOutcome, SessionFigures
+from nvtrader_pipelines.evaluation.engines.engine_account import EngineAccount, OrderOutcome, SessionFigures
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.costs import total_cost
-
-if TYPE_CHECKING:
-    from nvtrader_pipelines.evaluation.engines.event_driven import EventDriven
 
 FloatArray = NDArray[np.float64]
 TOLERANCE = 1e-12  # of the account's value: purchases that exceed the cash by less are paid
 SHARE_ROUNDING = 1e-6  # of a share: missing by rounding only
+
+
+class LedgerSettings(NamedTuple):
+    """How an account of shares trades; the fields of `EventDriven`."""
+
+    timing: Literal["next", "next_open"]
+    whole_shares: bool
+    capital: float
+    first_closes: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -41,10 +47,10 @@ class ShareAccount(EngineAccount):
     A name's losses are not counted: timings that need them see none.
     """
 
-    def __init__(self, panel: MarketPanel, environment: EnvSpec, t: int, spec: "EventDriven") -> None:
+    def __init__(self, panel: MarketPanel, environment: EnvSpec, t: int, settings: LedgerSettings) -> None:
         super().__init__(panel, t)
-        self._spec, self.bars = spec, market_bars(panel, spec.first_closes)
-        self.cash, self.shares = spec.capital, np.zeros(len(panel.symbols))  # account currency; (N,)
+        self._settings, self.bars = settings, market_bars(panel, settings.first_closes)
+        self.cash, self.shares = settings.capital, np.zeros(len(panel.symbols))  # account currency; (N,)
         self._fills_at_open = resolve_fill(environment.fill, panel) == "next_open"
         self._cost = total_cost(environment.cost_models, panel)
         self._requests: list[OrderRequest] = []
@@ -60,7 +66,7 @@ class ShareAccount(EngineAccount):
         """State at the last close."""
         recent = [0.0] * RECENT_SESSIONS + [row.net_return for row in self.figures[-RECENT_SESSIONS:]]
         weights = self._weights_at(self.bars.closes[self.t])
-        return Account(weights, self.value / self._spec.capital, self.peak, np.array(recent[-RECENT_SESSIONS:]))
+        return Account(weights, self.value / self._settings.capital, self.peak, np.array(recent[-RECENT_SESSIONS:]))
 
     def order(self, symbol: str, shares: float, limit: float | None = None) -> None:
         """Order shares, negative to sell, for the next bar; at the market without a limit.
@@ -77,13 +83,12 @@ class ShareAccount(EngineAccount):
         Raises:
             ValueError: if the market lacks the name, or a number is not finite.
         """
-        j = self._position(symbol, weight, limit)
-        request = OrderRequest(j, weight < self._weights_at(self.bars.closes[self.t])[j], np.nan, limit, float(weight))
+        j, closes = self._position(symbol, weight, limit), self.bars.closes[self.t]
+        request = OrderRequest(j, weight < self._weights_at(closes)[j], np.nan, limit, float(weight))
         for earlier in [each for each in self._requests if each.name == j and each.weight is not None]:
             self._requests.remove(earlier)
             self._record(earlier, self.t, "replaced by a later target")
-        sized = self._sized(request, self.bars.closes[self.t]) if self._spec.timing == "next" else request
-        self._requests.append(sized)
+        self._requests.append(self._sized(request, closes) if self._settings.timing == "next" else request)
 
     def trade(self, target: FloatArray | None, n_sessions: int) -> list[SessionFigures]:
         """Order target weights (N+1,), or nothing for None, and hold; returns the figures of each close."""
@@ -112,7 +117,7 @@ class ShareAccount(EngineAccount):
         self._fill([*market, *at_open] if self._fills_at_open else at_open, t, opens)
         self._fill_within([request for request in limited if request not in at_open], t)
         self._fill([] if self._fills_at_open else market, t, closes)
-        equity = self._value_at(closes) / self._spec.capital
+        equity = self._value_at(closes) / self._settings.capital
         self.record_close(self._weights_at(closes), equity, (self._turnover, self._paid))
 
     def _fill_within(self, requests: list[OrderRequest], t: int) -> None:
@@ -179,9 +184,8 @@ class ShareAccount(EngineAccount):
         room, total = max(0.0, 1.0 - np.delete(before, names).sum()), executed[names].sum()
         executed[names] *= room / total if total > room else 1.0
         planned = (executed - before)[names]
-        after = executed[names] * (1.0 - self._cost_of(names, planned, t)) + np.minimum(
-            weights, 0.0
-        )  # a short is cut later
+        short = np.minimum(weights, 0.0)  # cut to what is held, with a reason
+        after = executed[names] * (1.0 - self._cost_of(names, planned, t)) + short
         wanted[sized] = after * value / marks[names] - self.shares[names]
         return wanted, planned if sized.all() else None
 
@@ -195,7 +199,7 @@ class ShareAccount(EngineAccount):
 
     def _whole(self, shares: FloatArray) -> FloatArray:
         """Shares (K,), truncated if the account trades whole ones."""
-        return np.trunc(shares + np.copysign(SHARE_ROUNDING, shares)) if self._spec.whole_shares else shares
+        return np.trunc(shares + np.copysign(SHARE_ROUNDING, shares)) if self._settings.whole_shares else shares
 
     def _by_name(self, names: NDArray[np.int64], changes: FloatArray) -> FloatArray:
         """Sums (N,) of changes (K,) by name."""
@@ -237,14 +241,15 @@ class ShareAccount(EngineAccount):
     ) -> None:
         """Record an order that ends in session `t`, with its shares, price and change of weight."""
         shares, price, change = fill
-        is_sale = shares < 0.0 if shares else request.is_sale
         on, at = self.panel.sessions[[self.t, t]].tolist()
-        sides = self.panel.symbols[request.name], "sell" if is_sale else "buy"
-        status = "filled" if shares else "ended"
-        row = OrderOutcome(
-            on, at, *sides, abs(shares), price if shares else None, request.limit, change, status, reason
+        symbol, side = (
+            self.panel.symbols[request.name],
+            "sell" if (shares < 0.0 if shares else request.is_sale) else "buy",
         )
-        self.orders.append(row)
+        status, price = ("filled", price) if shares else ("ended", None)
+        self.orders.append(
+            OrderOutcome(on, at, symbol, side, abs(shares), price, request.limit, change, status, reason)
+        )
 
 
 def _is_reached(request: OrderRequest, price: float) -> bool:

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,7 @@ from pydantic import Field, PositiveInt
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.engines.bars import Bar, Bars
 from nvtrader_pipelines.evaluation.engines.bridge import RL_AGENT
-
-if TYPE_CHECKING:
-    from nvtrader_pipelines.evaluation.engines.ledger import ShareAccount
+from nvtrader_pipelines.evaluation.engines.ledger import ShareAccount
 
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
 
@@ -25,7 +23,7 @@ class StrategyContext(Mapping[str, Any]):
     All arrays are copies: later bars cannot be reached from them.
     """
 
-    def __init__(self, account: "ShareAccount", injected: Mapping[str, Any]) -> None:
+    def __init__(self, account: ShareAccount, injected: Mapping[str, Any]) -> None:
         self._account, self._injected = account, injected
         self.order = account.order
         self.order_target_percent = account.order_target_percent

@@ -14,13 +14,15 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.engines.engine import (
     Decider,
     Engine,
+    as_policy,
+    require_long_only,
+    require_window,
+)
+from nvtrader_pipelines.evaluation.engines.engine_account import (
     EngineAccount,
     EngineResult,
     OrderOutcome,
     SessionFigures,
-    as_policy,
-    require_long_only,
-    require_window,
 )
 from nvtrader_pipelines.evaluation.engines.strategy import Strategy
 from nvtrader_pipelines.evaluation.weights_backtest import Execution, weights_backtest
@@ -59,7 +61,7 @@ class TransitionAccount(EngineAccount):
             equity = float(step.path[0, k])
             shown = weights if equity > 0.0 else opening_account(len(self.panel.symbols)).weights
             self.record_close(shown, equity, (float(turnover[k]), float(cost[k])))
-        self.orders += trade_outcomes(self.panel, t, t + (self._accounts.fill != "same_close"), done.trades[0])
+        self.orders += _trade_outcomes(self.panel, t, t + (self._accounts.fill != "same_close"), done.trades[0])
         return self.figures[-n_sessions:]
 
     def _closes(
@@ -73,7 +75,7 @@ class TransitionAccount(EngineAccount):
         return [weights[0] for weights in closes]
 
 
-def trade_outcomes(panel: MarketPanel, t: int, filled_at: int, trades: FloatArray) -> list[OrderOutcome]:
+def _trade_outcomes(panel: MarketPanel, t: int, filled_at: int, trades: FloatArray) -> list[OrderOutcome]:
     """Orders of a decision at session `t`, from the changes of weight (N+1,)."""
     on, at = panel.sessions[t].item(), panel.sessions[filled_at].item()
     return [
@@ -143,7 +145,7 @@ class Vectorized(Engine):
         columns = path.sessions, path.equity, path.net_returns, path.drawdown, path.turnover, path.cost, path.cash
         filled_later = resolve_fill(environment.fill, panel) != "same_close"
         orders = [
-            trade_outcomes(panel, t, t + filled_later, trades) for t, trades in zip(rows, path.trades, strict=True)
+            _trade_outcomes(panel, t, t + filled_later, trades) for t, trades in zip(rows, path.trades, strict=True)
         ]
         figures = [SessionFigures(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
         return EngineResult.from_rows(figures, path.weights, [*chain.from_iterable(orders)])

@@ -41,9 +41,9 @@ class Calls(Strategy):
         return lambda context: self.orders(context, next(numbers))
 
 
-def run(panel, orders, engine=WHOLE, environment=FREE, **injected):
+def run(panel, orders, engine=WHOLE, environment=FREE):
     """Result of a strategy that calls `orders(context, number of the bar)`."""
-    return engine.run(panel, environment, Calls(orders=orders), injected=injected)
+    return engine.run(panel, environment, Calls(orders=orders))
 
 
 def rows(result, *columns):

@@ -17,7 +17,7 @@ from nvtrader_pipelines.evaluation.engines import (
     Vectorized,
     Walk,
 )
-from nvtrader_pipelines.evaluation.engines.engine import CURVE, ORDERS
+from nvtrader_pipelines.evaluation.engines.engine_account import CURVE, ORDERS
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, MinimumVariance
 from nvtrader_pipelines.portfolio.costs import SquareRootImpact, VolatilitySpread
 from tests.evaluation.engines.markets import FREE, dated, hand_made
@@ -92,28 +92,20 @@ def test_event_driven_equals_bt_which_keeps_shares(seed):
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.kind)
-def test_member_has_the_result_of_the_family(engine):
-    result = engine.run(MARKET, COSTLY, dated(MARKET, simplex(MARKET)), (4, 60))
+def test_member_runs_as_it_steps_with_the_result_of_the_family(engine):
+    weights = simplex(MARKET)
+    result = engine.run(MARKET, COSTLY, dated(MARKET, weights), (4, 60))
     assert isinstance(engine, BaseBacktestEngine)
     assert (result.curve.schema, result.orders.schema) == (CURVE, ORDERS)
     assert result.curve["session"].to_list() == MARKET.sessions[5:61].tolist()
-    assert result.weights.shape == (56, 5)
     np.testing.assert_allclose(result.weights.sum(axis=1), 1.0)
-    np.testing.assert_allclose(result.weights[:, -1], result.curve["cash"], atol=1e-15)
     np.testing.assert_allclose((1.0 + result.curve["net_return"]).cum_prod(), result.curve["equity"], rtol=1e-12)
     assert result.curve["cost"].sum() > 0.0
-    again = engine.run(MARKET, COSTLY, dated(MARKET, simplex(MARKET)), (4, 60))
-    assert again.curve.equals(result.curve)
-
-
-@pytest.mark.parametrize("engine", ENGINES, ids=lambda engine: engine.kind)
-def test_member_steps_as_it_runs(engine):
-    weights = simplex(MARKET)
     account, steps = engine.open(MARKET, COSTLY, 4), []
     assert account.account.weights.tolist() == [0.0, 0.0, 0.0, 0.0, 1.0]
     for t in range(4, 60, 3):
         steps += account.trade(weights[t], min(3, 60 - t))
-    assert_equal(account.result(), engine.run(MARKET, COSTLY, dated(MARKET, weights), (4, 60)))
+    assert_equal(account.result(), result)
     assert [step.equity for step in steps] == account.result().curve["equity"].to_list()
     assert account.account.equity == steps[-1].equity
     assert account.account.recent_returns[-1] == pytest.approx(steps[-1].net_return)

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.engines import EventDriven
 from tests.evaluation.engines.markets import FREE, WHOLE, hand_made, rows, run
-from tests.markets import with_values
 from tests.panels import DELISTED, LAST_PRICE, MAX_GAP, eventful_panel
 
 TEN_BPS = EnvSpec(turnover_cost_bps=10.0)
@@ -112,13 +111,6 @@ def test_name_without_a_price_does_not_trade_and_a_delisted_is_paid_out():
     assert held[0] > 0.4
     assert held[1] == 0.0
     assert result.curve["equity"][LAST_PRICE + MAX_GAP] == result.curve["equity"][LAST_PRICE]
-
-
-def test_market_without_opens_fills_at_the_close():
-    panel = with_values(hand_made([(110, 110, 90, 95)]), "overnight_returns", np.s_[:], 0.1)
-    environment = FREE.model_copy(update={"fill": "next_close"})
-    result = run(panel, lambda context, _: context.order("AAA", 10), environment=environment)
-    assert result.orders["price"].to_list() == pytest.approx([95.0])
 
 
 def test_first_closes_set_the_level_of_prices():

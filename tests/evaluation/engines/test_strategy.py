@@ -71,10 +71,7 @@ def test_rebalance_asks_the_injected_agent_at_its_frequency():
     assert len(result.orders) == 12
 
 
-def test_context_holds_the_injected_objects_alone():
-    seen = {}
-    run(MARKET, lambda context, _: seen.update(context), rl_agent=1, other=2)
-    assert seen == {"rl_agent": 1, "other": 2}
+def test_rebalance_without_an_injected_agent_names_it():
     with pytest.raises(KeyError, match="rl_agent"):
         EventDriven().run(MARKET, FREE, RebalanceStrategy())
 
