@@ -21,7 +21,11 @@ from nvtrader_pipelines.market.panel import MarketPanel, Window
 
 
 class EventDriven(Engine):
-    """Account of shares and cash, traded bar by bar by a strategy's orders."""
+    """Account of shares and cash, traded bar by bar by a strategy's orders.
+
+    Both timings decide from bars up to the last close and fill in the next bar. With `next_open`, backtrader's
+    cheat-on-open, the value and price that size a target weight are those of the fill.
+    """
 
     supports_rl_injection: ClassVar[bool] = True
 

@@ -106,7 +106,7 @@ class ShareAccount(EngineAccount):
         self._requests, self._turnover, self._paid = [], 0.0, 0.0
         self.cash += float(self.shares[delisted] @ closes[delisted])  # paid out at the last price
         self.shares[delisted] = 0.0
-        has_price = self.panel.tradable[t] & ((opens if self._fills_at_open else closes) > 0.0)
+        has_price = self.panel.tradable[t] & (opens > 0.0) & ((closes > 0.0) | self._fills_at_open)
         for request in requests:
             if not has_price[request.name]:
                 self._record(request, t, "no price in this session")
