@@ -29,7 +29,7 @@ class RLBacktestEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
 
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - declared by Gymnasium
 
-    def __init__(  # noqa: PLR0913 - those of `PortfolioEnv`, and the engine
+    def __init__(
         self,
         panel: MarketPanel | None = None,
         spec: EnvSpec | None = None,

@@ -1,7 +1,7 @@
 """Engine of shares and cash, which a strategy trades by orders."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat
 
@@ -33,7 +33,7 @@ class EventDriven(Engine):
     timing: Literal["next", "next_open"] = "next"  # target weights are sized at the decision's close, or at the open
     whole_shares: bool = False
     capital: PositiveFloat = 1_000_000.0  # account currency
-    first_closes: Annotated[dict[str, PositiveFloat], Field(default={})]  # of the panel's first session, else near 100
+    first_closes: dict[str, PositiveFloat] = Field(default={})  # of the panel's first session, else near 100
 
     def open(self, panel: MarketPanel, environment: EnvSpec, t: int = 0) -> ShareAccount:
         """Open an account in cash with equity 1 at the close of session `t`.

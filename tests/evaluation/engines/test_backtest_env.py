@@ -16,7 +16,6 @@ from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.engines import BacktestEngine, EventDriven, Walk
 from nvtrader_pipelines.evaluation.engines.backtest_env import RLBacktestEnv
-from nvtrader_pipelines.market.sample import sample_panel
 from tests.evaluation.engines.markets import hand_made
 from tests.markets import synthetic_panel, with_values
 from tests.panels import eventful_panel
@@ -84,12 +83,6 @@ def test_ruin_terminates_the_episode():
     _, reward, terminated, truncated, info = env.step(np.array([20.0, -20.0], dtype=np.float32))
     assert (terminated, truncated) == (True, False)
     assert (info["equity"], reward) == pytest.approx((1e-7, np.log(1e-7)), rel=1e-6)
-
-
-def test_default_is_event_driven_on_the_sample_market():
-    env = RLBacktestEnv()
-    assert env.engine == EventDriven()
-    assert env.action_space.shape == (len(sample_panel().symbols) + 1,)
 
 
 def test_engine_that_cannot_run_the_environment_is_refused_at_once():
