@@ -6,7 +6,6 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, PositiveFloat
 
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.evaluation.engines.bridge import RL_AGENT, RLAgentBridge
 from nvtrader_pipelines.evaluation.engines.engine import (
     Decider,
     Engine,
@@ -16,7 +15,13 @@ from nvtrader_pipelines.evaluation.engines.engine import (
 )
 from nvtrader_pipelines.evaluation.engines.engine_account import EngineResult
 from nvtrader_pipelines.evaluation.engines.ledger import LedgerSettings, ShareAccount
-from nvtrader_pipelines.evaluation.engines.strategy import RebalanceStrategy, Strategy, StrategyContext
+from nvtrader_pipelines.evaluation.engines.strategy import (
+    RL_AGENT,
+    RebalanceStrategy,
+    RLAgentBridge,
+    Strategy,
+    StrategyContext,
+)
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 
 
