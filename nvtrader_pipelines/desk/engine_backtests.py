@@ -28,6 +28,7 @@ from nvtrader_pipelines.evaluation.engines import (
 )
 from nvtrader_pipelines.evaluation.engines.bars import market_bars
 from nvtrader_pipelines.evaluation.engines.engine_account import EngineResult
+from nvtrader_pipelines.evaluation.engines.ledger import TOLERANCE
 from nvtrader_pipelines.evaluation.shared_sessions import shared_curves
 from nvtrader_pipelines.evaluation.short_samples import sharpe_interval
 from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED
@@ -283,5 +284,5 @@ def final_positions(panel: MarketPanel, engine: BacktestEngine, result: EngineRe
             value=float(values[j]),
         )
         for j in np.argsort(-weights, kind="stable")
-        if weights[j] != 0.0
+        if abs(weights[j]) > TOLERANCE
     )

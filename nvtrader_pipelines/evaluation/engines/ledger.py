@@ -158,7 +158,7 @@ class ShareAccount(EngineAccount):
         filled = whole if is_paid else self._whole(np.where(whole > 0.0, whole * (room / bought), whole))
         changes = changes_of(filled)
         cost = self._cost_of(names, changes, t)
-        self.shares += self._by_name(names, filled)
+        self.shares = np.maximum(0.0, self.shares + self._by_name(names, filled))  # sums of sales may round below zero
         self.cash = max(0.0, self.cash - float((filled * prices).sum()) - cost * value)
         self._turnover += 0.5 * float(np.abs(changes).sum() + abs(changes.sum()))
         self._paid += cost
