@@ -6,13 +6,13 @@ from pydantic import Field
 
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.evaluation.engines.bars import Bar, Bars
-from nvtrader_pipelines.evaluation.engines.bridge import RLAgentBridge
 from nvtrader_pipelines.evaluation.engines.engine import Engine
 from nvtrader_pipelines.evaluation.engines.engine_account import EngineAccount, EngineResult
 from nvtrader_pipelines.evaluation.engines.event_driven import EventDriven
 from nvtrader_pipelines.evaluation.engines.strategy import (
     LimitReversion,
     RebalanceStrategy,
+    RLAgentBridge,
     Strategy,
     StrategyContext,
     StrategyFunction,

@@ -8,10 +8,10 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import FloatArray
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.market.panel import MarketPanel
 
-FloatArray = NDArray[np.float64]
 BASE_PRICE = 100.0  # of a name before the panel's first session, where its first close is not given
 
 

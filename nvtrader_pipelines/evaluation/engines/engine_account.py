@@ -7,13 +7,12 @@ from typing import Literal, NamedTuple, Self
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import FloatArray
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.evaluation.account_tables import EQUITY
 from nvtrader_pipelines.market.panel import MarketPanel
 
-FloatArray = NDArray[np.float64]
 CURVE = EQUITY.only("session", "equity", "net_return", "drawdown", "turnover", "cost", "cash")
 
 

@@ -1,12 +1,11 @@
 """Engine of shares and cash, which a strategy trades by orders."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat
 
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.evaluation.engines.bridge import RL_AGENT, RLAgentBridge
 from nvtrader_pipelines.evaluation.engines.engine import (
     Decider,
     Engine,
@@ -16,7 +15,13 @@ from nvtrader_pipelines.evaluation.engines.engine import (
 )
 from nvtrader_pipelines.evaluation.engines.engine_account import EngineResult
 from nvtrader_pipelines.evaluation.engines.ledger import LedgerSettings, ShareAccount
-from nvtrader_pipelines.evaluation.engines.strategy import RebalanceStrategy, Strategy, StrategyContext
+from nvtrader_pipelines.evaluation.engines.strategy import (
+    RL_AGENT,
+    RebalanceStrategy,
+    RLAgentBridge,
+    Strategy,
+    StrategyContext,
+)
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 
 
@@ -33,7 +38,7 @@ class EventDriven(Engine):
     timing: Literal["next", "next_open"] = "next"  # target weights are sized at the decision's close, or at the open
     whole_shares: bool = False
     capital: PositiveFloat = 1_000_000.0  # account currency
-    first_closes: Annotated[dict[str, PositiveFloat], Field(default={})]  # of the panel's first session, else near 100
+    first_closes: dict[str, PositiveFloat] = Field(default={})  # of the panel's first session, else near 100
 
     def open(self, panel: MarketPanel, environment: EnvSpec, t: int = 0) -> ShareAccount:
         """Open an account in cash with equity 1 at the close of session `t`.

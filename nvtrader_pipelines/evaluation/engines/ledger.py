@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import FloatArray
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.envs.account import Account, opening_account
 from nvtrader_pipelines.envs.fill_timing import resolve_fill
@@ -16,7 +17,6 @@ from nvtrader_pipelines.evaluation.engines.engine_account import EngineAccount, 
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.costs import total_cost
 
-FloatArray = NDArray[np.float64]
 TOLERANCE = 1e-12  # of the account's value: purchases that exceed the cash by less are paid
 SHARE_ROUNDING = 1e-6  # of a share: missing by rounding only
 
@@ -158,7 +158,7 @@ class ShareAccount(EngineAccount):
         filled = whole if is_paid else self._whole(np.where(whole > 0.0, whole * (room / bought), whole))
         changes = changes_of(filled)
         cost = self._cost_of(names, changes, t)
-        self.shares += self._by_name(names, filled)
+        self.shares = np.maximum(0.0, self.shares + self._by_name(names, filled))  # sums of sales may round below zero
         self.cash = max(0.0, self.cash - float((filled * prices).sum()) - cost * value)
         self._turnover += 0.5 * float(np.abs(changes).sum() + abs(changes.sum()))
         self._paid += cost
@@ -242,14 +242,10 @@ class ShareAccount(EngineAccount):
         """Record an order that ends in session `t`, with its shares, price and change of weight."""
         shares, price, change = fill
         on, at = self.panel.sessions[[self.t, t]].tolist()
-        symbol, side = (
-            self.panel.symbols[request.name],
-            "sell" if (shares < 0.0 if shares else request.is_sale) else "buy",
-        )
+        side = "sell" if (shares < 0.0 if shares else request.is_sale) else "buy"
         status, price = ("filled", price) if shares else ("ended", None)
-        self.orders.append(
-            OrderOutcome(on, at, symbol, side, abs(shares), price, request.limit, change, status, reason)
-        )
+        what = self.panel.symbols[request.name], side, abs(shares), price, request.limit, change
+        self.orders.append(OrderOutcome(on, at, *what, status, reason))
 
 
 def _is_reached(request: OrderRequest, price: float) -> bool:

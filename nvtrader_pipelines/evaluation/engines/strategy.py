@@ -6,15 +6,29 @@ from itertools import count
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
+from nvtrader_pipelines.components.arrays import FloatArray
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.evaluation.engines.bars import Bar, Bars
-from nvtrader_pipelines.evaluation.engines.bridge import RL_AGENT
 from nvtrader_pipelines.evaluation.engines.ledger import ShareAccount
+from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.policies.policy import Policy
 
 Share = Annotated[float, Field(ge=0.0, lt=1.0)]
+RL_AGENT = "rl_agent"  # name of a policy's bridge in a strategy's context
+
+
+class RLAgentBridge:
+    """Policy as an agent in a strategy's context; it decides from the panel up to the bar."""
+
+    def __init__(self, policy: Policy, panel: MarketPanel) -> None:
+        self._policy, self._panel = policy, panel
+
+    def decide(self, bar: Bar) -> FloatArray | None:
+        """Return target weights (N+1,) at the bar's close, cash last; None for no trade."""
+        t = self._panel.index_of(np.datetime64(bar.session))
+        return self._policy.decide(self._panel, t, bar.account).target
 
 
 class StrategyContext(Mapping[str, Any]):
@@ -55,7 +69,7 @@ class StrategyContext(Mapping[str, Any]):
         return self._account.value
 
     @property
-    def weights(self) -> NDArray[np.float64]:
+    def weights(self) -> FloatArray:
         """Weights (N+1,) at the last close, cash last."""
         return self._account.account.weights
 

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.components.arrays import FloatArray
 from nvtrader_pipelines.envs.account import Account, opening_account
 from nvtrader_pipelines.envs.accounts import Accounts, environment_legs
 from nvtrader_pipelines.envs.dynamics import drift, hold, holding_period
@@ -29,8 +30,6 @@ from nvtrader_pipelines.evaluation.weights_backtest import Execution, weights_ba
 from nvtrader_pipelines.market.panel import MarketPanel, Window, concat_windows
 from nvtrader_pipelines.policies.weights_table import WeightsTable
 from nvtrader_pipelines.portfolio.costs import no_cost
-
-FloatArray = NDArray[np.float64]
 
 
 class TransitionAccount(EngineAccount):

@@ -128,6 +128,16 @@ def test_order_without_a_name_or_number_is_refused(symbol, amount, limit):
             give(symbol, amount, limit)
 
 
+def test_sales_of_all_shares_in_one_bar_leave_none():
+    account = EventDriven().open(TWO_DAYS, FREE)
+    account.order("AAA", 61.9)
+    account.advance()
+    account.order("AAA", -23.7)
+    account.order("AAA", -61.9)  # cut to the 38.2 left; the sum of both rounds to more than 61.9
+    account.advance()
+    assert account.shares.tolist() == [0.0] * len(TWO_DAYS.symbols)
+
+
 @settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**32 - 1),
