@@ -19,6 +19,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
     },
     "Results": {
         "runs": "run_commands",
+        "backtest": "run_commands",
         "guards": "guard_commands",
         "scoreboard": "scoreboard_commands",
         "report": "home_commands",

@@ -71,7 +71,7 @@ def trained_runs(home):
 def test_template_is_installed_with_its_entry_points(site):
     found = entry_points(group="nvtrader_pipelines.components") if str(site) in sys.path else ()
     assert not found  # the tests' own process does not have it
-    assert (site / "own_parts-0.1.0.dist-info" / "entry_points.txt").read_text().count("own_parts.") == 3
+    assert (site / "own_parts-0.1.0.dist-info" / "entry_points.txt").read_text().count("own_parts.") == 4
 
 
 def test_template_passes_its_own_tests(site):
@@ -93,6 +93,8 @@ def test_own_parts_are_trained_judged_replayed_and_refused_if_they_look_ahead(ho
     assert {"own", "own/seed-2", "equal_weight"} <= set(judged["policy"])
     replayed = run(home, site, "runs", "replay", before["own"][0])
     assert replayed.returncode == 0, replayed.stdout + replayed.stderr
+    traded = run(home, site, "backtest", "dip_buyer", "--json")
+    assert traded.returncode == 0, traded.stdout + traded.stderr
 
     edit(site, "rewards", "min=0.0)", "min=0.001)")  # another formula
     again = run(home, site, "experiments", "run", "own", "rule", "--no-judge")

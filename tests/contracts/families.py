@@ -8,6 +8,7 @@ from nvtrader_pipelines.envs.actions import Action
 from nvtrader_pipelines.envs.observations import Observation
 from nvtrader_pipelines.envs.rewards import RewardTerm
 from nvtrader_pipelines.envs.terminations import Termination
+from nvtrader_pipelines.evaluation.engines import BacktestEngine, BacktestStrategy
 from nvtrader_pipelines.evaluation.splits import Splitter
 from nvtrader_pipelines.evaluation.stress import StressScenario
 from nvtrader_pipelines.execution.protections import Protection
@@ -39,6 +40,7 @@ FAMILIES = {
     "baseline": Baseline,
     "backbone": Backbone,
     "design": ExperimentDesign,
+    "engine": BacktestEngine,
     "entrant": EntrantSpec,
     "feature": Feature,
     "observation": Observation,
@@ -52,6 +54,7 @@ FAMILIES = {
     "selector": Selector,
     "source": Source,
     "splitter": Splitter,
+    "strategy": BacktestStrategy,
     "stress": StressScenario,
     "termination": Termination,
     "timing": Timing,

@@ -35,8 +35,11 @@ def home(trading_home):
     return trading_home
 
 
-def test_replayed_equity_equals_the_backtest(home):
+@pytest.mark.parametrize("settings", ["", "currency: EUR\nacknowledge: true\nfirst_plan_turnover: 1.0\n"])
+def test_replayed_equity_equals_the_backtest(home, settings):
     store, run = home
+    store.home.accounts.mkdir(exist_ok=True)
+    (store.home.accounts / "paper.yaml").write_text(f"kind: simulated\n{settings}")
     first, last = run.as_parent.window
     progress = trade(store, first, last)
     days = [day for day in days_of(store) if first <= day <= last]

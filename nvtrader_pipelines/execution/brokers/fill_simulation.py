@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -9,8 +10,8 @@ from nvtrader_pipelines.components.arrays import FloatArray
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.dynamics import Transition
 from nvtrader_pipelines.execution.book import MIN_HOLDING
-from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
 from nvtrader_pipelines.execution.brokers.simulated_market import SimulatedMarket, to_vector
+from nvtrader_pipelines.execution.brokers.venue import OrderSettings
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Fill, Order, Ticket, make_orders, require_prices
 from nvtrader_pipelines.execution.plan import RebalancePlan, Stage
@@ -19,6 +20,25 @@ from nvtrader_pipelines.portfolio.cash import CASH
 NO_PRICE = "it has no price on {session}; its holding is unchanged"
 NO_LIQUIDITY = "not filled: the session's volume or the cash was used up; the order is cancelled"
 FILL_TOLERANCE = 1e-9  # of a trade's value: fills within it count as complete
+
+
+class FillSettings(OrderSettings, Protocol):
+    """Settings of a simulated account by which its orders are sized and filled."""
+
+    @property
+    def capital(self) -> float:
+        """Account currency at the opening."""
+        ...
+
+    @property
+    def slippage_bps(self) -> float:
+        """Basis points of the price, against every order."""
+        ...
+
+    @property
+    def volume_share(self) -> float | None:
+        """Maximum share of the session's volume per order; None for no limit."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +54,11 @@ class PlannedTrades:
 class FillSimulator:
     """Simulator of fills on one market, with the settings of an account."""
 
-    def __init__(self, market: SimulatedMarket, spec: SimulatedAccountSpec) -> None:
+    def __init__(self, market: SimulatedMarket, spec: FillSettings) -> None:
         self._market, self._spec = market, spec
         self._symbols = market.panel.symbols
         self._positions = {symbol: j for j, symbol in enumerate(self._symbols)}
-        self._is_plain = spec == SimulatedAccountSpec(capital=spec.capital, slippage_bps=spec.slippage_bps)
+        self._is_plain = not (spec.whole_shares or spec.min_order or spec.skip_below or spec.volume_share)
 
     def planned_trades(self, plan: RebalancePlan, account: Account, capital: float, t: int) -> PlannedTrades:
         """Return the trades of a plan decided at the close of session `t`.

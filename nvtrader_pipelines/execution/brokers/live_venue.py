@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.envs.accounts import opening_account_with_history
 from nvtrader_pipelines.envs.outcomes import MIN_POSITION
 from nvtrader_pipelines.execution.book import MIN_HOLDING, AccountBook, AccountState, BookedOrder
-from nvtrader_pipelines.execution.brokers.account_spec import AlpacaAccountSpec
 from nvtrader_pipelines.execution.brokers.broker import (
     Broker,
     BrokerHoldings,
@@ -28,7 +27,13 @@ from nvtrader_pipelines.execution.brokers.broker_reconciliation import (
     split_ratio,
     unitize,
 )
-from nvtrader_pipelines.execution.brokers.venue import OrderOutcomes, PolicyInForce, UnplacedOrder, Venue
+from nvtrader_pipelines.execution.brokers.venue import (
+    OrderOutcomes,
+    OrderSettings,
+    PolicyInForce,
+    UnplacedOrder,
+    Venue,
+)
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.orders import Order, PanelPrices, Ticket, make_orders, plan_id_of, require_prices
 from nvtrader_pipelines.execution.plan import RebalancePlan
@@ -50,7 +55,7 @@ class LiveVenue(Venue):
     is_live: ClassVar[bool] = True
 
     def __init__(
-        self, broker: Broker, market: tuple[MarketPanel, PanelPrices], book: AccountBook, spec: AlpacaAccountSpec
+        self, broker: Broker, market: tuple[MarketPanel, PanelPrices], book: AccountBook, spec: OrderSettings
     ) -> None:
         super().__init__(book)
         self._broker, self._spec = broker, spec

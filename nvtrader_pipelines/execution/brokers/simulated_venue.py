@@ -13,9 +13,8 @@ from nvtrader_pipelines.envs.dynamics import Transition, holding_period
 from nvtrader_pipelines.envs.outcomes import outcomes_of
 from nvtrader_pipelines.envs.transition import WHOLE
 from nvtrader_pipelines.execution.book import MIN_HOLDING, AccountBook, AccountState, BookedOrder
-from nvtrader_pipelines.execution.brokers.account_spec import SimulatedAccountSpec
 from nvtrader_pipelines.execution.brokers.broker import Receipt
-from nvtrader_pipelines.execution.brokers.fill_simulation import NO_PRICE, FillSimulator, signed_quantity
+from nvtrader_pipelines.execution.brokers.fill_simulation import NO_PRICE, FillSettings, FillSimulator, signed_quantity
 from nvtrader_pipelines.execution.brokers.simulated_market import SimulatedMarket
 from nvtrader_pipelines.execution.brokers.venue import OrderOutcomes, PolicyInForce, UnplacedOrder, Venue
 from nvtrader_pipelines.execution.errors import ExecutionError
@@ -33,7 +32,7 @@ class SimulatedVenue(Venue):
 
     is_live: ClassVar[bool] = False
 
-    def __init__(self, market: SimulatedMarket, book: AccountBook, spec: SimulatedAccountSpec) -> None:
+    def __init__(self, market: SimulatedMarket, book: AccountBook, spec: FillSettings) -> None:
         super().__init__(book)
         self._market, self._spec = market, spec
         self._simulator = FillSimulator(market, spec)

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 from nvtrader_pipelines.execution.book import MIN_HOLDING, AccountBook, AccountState
 from nvtrader_pipelines.execution.brokers.broker import Receipt
@@ -50,6 +50,30 @@ class PolicyInForce:
     run_id: str
     spec_hash: str
     replayed_to: date | None = None  # last session of a replay of history; None without one
+
+
+class OrderSettings(Protocol):
+    """Settings of an account by which its orders are sized."""
+
+    @property
+    def kept_at(self) -> str:
+        """Custodian of the account."""
+        ...
+
+    @property
+    def whole_shares(self) -> bool:
+        """Whether orders are rounded down to whole shares."""
+        ...
+
+    @property
+    def min_order(self) -> float:
+        """Value of the smallest order, account currency."""
+        ...
+
+    @property
+    def skip_below(self) -> float:
+        """Absolute change of weight that makes no order if it is smaller."""
+        ...
 
 
 class Venue(ABC):

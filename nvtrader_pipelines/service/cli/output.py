@@ -171,7 +171,7 @@ def print_facts(document: "Document") -> None:
     from nvtrader_pipelines.components.document import row_types
 
     facts = {name: getattr(document, name) for name in type(document).model_fields}
-    tables = [name for name in row_types(type(document)) if facts[name]]
+    tables = row_types(type(document))
     print_lines({name.replace("_", " "): format_cell(value) for name, value in facts.items() if name not in tables})
-    for name in tables:
+    for name in [table for table in tables if facts[table]]:
         print_part(name.replace("_", " "), document.frame(name), "")

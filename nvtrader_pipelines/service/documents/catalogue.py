@@ -13,6 +13,7 @@ from nvtrader_pipelines.envs.actions import Action
 from nvtrader_pipelines.envs.observations import Observation
 from nvtrader_pipelines.envs.rewards import RewardTerm
 from nvtrader_pipelines.envs.terminations import Termination
+from nvtrader_pipelines.evaluation.engines import BacktestEngine, BacktestStrategy
 from nvtrader_pipelines.evaluation.splits import Splitter
 from nvtrader_pipelines.evaluation.stress import StressScenario
 from nvtrader_pipelines.execution.protections import Protection
@@ -56,6 +57,8 @@ FAMILIES: dict[str, Any] = {
     "advantages": Advantage,
     "splitters": Splitter,
     "stresses": StressScenario,
+    "engines": BacktestEngine,
+    "strategies": BacktestStrategy,
     "baselines": Baseline,
     "designs": ExperimentDesign,
     "entrants": EntrantSpec,

@@ -9,6 +9,7 @@ from uuid import uuid4
 from pydantic import Field
 
 from nvtrader_pipelines.components.text import Text
+from nvtrader_pipelines.desk.backtest_settings import BacktestSettings
 from nvtrader_pipelines.service.operations.arguments import OUTPUT, Picture, RunName
 from nvtrader_pipelines.service.operations.operation import AT_LEAST_ONE, Family, Flags, operation
 from nvtrader_pipelines.service.output_paths import picture_path
@@ -16,6 +17,7 @@ from nvtrader_pipelines.service.output_paths import picture_path
 if TYPE_CHECKING:
     import polars as pl
 
+    from nvtrader_pipelines.desk.engine_backtests import BacktestDocument
     from nvtrader_pipelines.experiments.progress import Progress
     from nvtrader_pipelines.runs.annotations import Annotation
     from nvtrader_pipelines.runs.run_charts import RunCharts
@@ -193,6 +195,39 @@ class Runs(Family):
         store = self._current_store()
         run_id = require_trained_run(store, run).run_id
         return self._walk(forward_run(store, run_id, Launch(uuid4().hex), MlflowTracking.at(store.home).track))
+
+    @operation(
+        "nvtrader backtest limit_reversion --source landing",
+        "nvtrader backtest ppo-residual --timing next_open --whole-shares",
+        "nvtrader backtest ppo-residual --engine walk -o walk.svg",
+        command="backtest",
+    )
+    def backtest(
+        self,
+        name: Annotated[
+            str,
+            Field(
+                min_length=1,
+                max_length=200,
+                description="Strategy, as `nvtrader components strategies` lists it, or trained policy.",
+            ),
+        ],
+        settings: BacktestSettings | None = None,
+    ) -> "BacktestDocument":
+        """Back-test a strategy or a trained policy on an engine, such as one of shares and cash.
+
+        A strategy has its defaults and those of an environment; a policy has the costs and fills of its own, and does
+        not trade sessions that it was trained on. Nothing is trained or stored.
+
+        Raises:
+            StorageError: if there is no such strategy, policy or engine, or no market of the source.
+            ValueError: if the engine cannot run it, the window has no session, or the picture cannot be written.
+        """
+        from nvtrader_pipelines.desk.engine_backtests import backtest_on_engine
+
+        settings = settings or BacktestSettings()
+        picture = picture_path(settings.output, settings.output) if settings.output else None
+        return backtest_on_engine(self.store, name, settings.model_copy(update={"output": picture}))
 
     @operation("nvtrader runs delete 3f2a91c0", "nvtrader runs delete 3f2a91c0 --yes", writes=True)
     def delete(self, run: RunName) -> "DeletedRun":

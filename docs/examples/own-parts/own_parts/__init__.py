@@ -1,1 +1,1 @@
-"""A reward, a feature and an agent for nvtrader_pipelines."""
+"""A reward, a feature, an agent and a strategy for nvtrader_pipelines."""
