@@ -15,6 +15,7 @@ ELSEWHERE = {  # pages that lie outside `docs/`, for people who read the reposit
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
     "data/accounts/README.md": "reference/accounts.md",
+    "data/bots/README.md": "reference/bots.md",
     "data/compliance/README.md": "reference/compliance.md",
 }
 

@@ -31,6 +31,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "trade": "portfolio_commands",
         "portfolio": "portfolio_commands",
         "plans": "plan_commands",
+        "bots": "bot_commands",
         "preferences": "preference_commands",
         "halt": "home_commands",
         "resume": "home_commands",

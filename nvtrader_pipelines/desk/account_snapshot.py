@@ -7,10 +7,11 @@ from nvtrader_pipelines.components.document import Document, PartialDocument
 from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.desk.account_facts import AccountFacts
 from nvtrader_pipelines.desk.positions import Position, positions
+from nvtrader_pipelines.desk.traded_policy import read_traded
 from nvtrader_pipelines.execution.audit import AuditEvent, TradingState
 from nvtrader_pipelines.execution.plan import Finding
 from nvtrader_pipelines.execution.plan_records import PlanRecord, PlanStatus
-from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
+from nvtrader_pipelines.promotion.active_policy import ActivePolicy
 from nvtrader_pipelines.promotion.recency import eligibility_message
 from nvtrader_pipelines.promotion.rounds import newer_run_message
 from nvtrader_pipelines.storage.store import Store
@@ -84,7 +85,7 @@ def account_snapshot(store: Store, name: str, facts: AccountFacts | None = None)
         StorageError: if the account does not exist, or its book, the audit or the active policy cannot be read.
         ExecutionError: if the book lacks events that the audit has.
     """
-    spec, active = read_account(store.home, name), read_active(store, name)
+    spec, active = read_account(store.home, name), read_traded(store, name)
     facts = facts or AccountFacts.of(store, name)
     *_, last = (None, *facts.records.values())
     fields = {

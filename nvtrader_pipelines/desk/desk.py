@@ -7,6 +7,7 @@ from datetime import date, datetime, timedelta
 import polars as pl
 
 from nvtrader_pipelines.desk.account_access import lock_account, read_account, require_same_account
+from nvtrader_pipelines.desk.bot_controls import protected_controls
 from nvtrader_pipelines.desk.mirror import mirror
 from nvtrader_pipelines.desk.open_orders import CancelRequest, cancel_account_orders
 from nvtrader_pipelines.desk.plan_inputs import require_unchanged_inputs
@@ -313,7 +314,8 @@ class Desk:
             TradingHalted: with the close at which the account stays.
         """
         if t < market.n_ended - 1 and (stopped := self._switch.halt_reason()):
-            raise TradingHalted(self.account, _require_open(book).session, stopped, self._switch.remedy)
+            of_bot = f"`nvtrader bots start {market.bot.name}` starts it" if market.bot else ""
+            raise TradingHalted(self.account, _require_open(book).session, stopped, of_bot or self._switch.remedy)
 
     @contextmanager
     def _locked_session(self, *, is_replay: bool = False) -> Iterator[tuple[Trader, TradedMarket, SqliteBook]]:
@@ -325,11 +327,20 @@ class Desk:
             replayed_to = date.max if is_replay else None
             if state and state.in_replay and not is_replay:
                 replayed_to = market.day(market.n_ended - 1) - timedelta(days=1)
-            first_plan = market.account.first_plan_turnover
-            controls = RiskControls(
-                self._switch, market.findings, market.purchase_bans, self._clock, self._by, replayed_to, first_plan
-            )
+            controls = protected_controls(self.store, market, book, self._clock, self._controls(market, replayed_to))
             yield Trader(market.deployment.clone(), market.venue(book), self._journal(book), controls), market, book
+
+    def _controls(self, market: TradedMarket, replayed_to: date | None) -> RiskControls:
+        """Risk controls of the account, without those of a bot."""
+        return RiskControls(
+            switch=self._switch,
+            findings=market.findings,
+            purchase_bans=market.purchase_bans,
+            clock=self._clock,
+            by=self._by,
+            replayed_to=replayed_to,
+            first_plan_turnover=market.account.first_plan_turnover,
+        )
 
     def _journal(self, book: SqliteBook) -> Journal:
         """Open the journal of the account and require that book and audit agree."""

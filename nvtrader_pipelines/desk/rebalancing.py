@@ -8,9 +8,11 @@ import polars as pl
 from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.desk.account_access import DEFAULT_ACCOUNT, read_account
 from nvtrader_pipelines.desk.account_backtests import account_backtest, open_deployment
+from nvtrader_pipelines.desk.bot_files import read_bots
 from nvtrader_pipelines.desk.traded_market import require_ready
+from nvtrader_pipelines.desk.traded_policy import bot_of, read_traded
 from nvtrader_pipelines.market.calendar import TradingCalendar
-from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
+from nvtrader_pipelines.promotion.active_policy import ActivePolicy
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
@@ -19,8 +21,10 @@ from nvtrader_pipelines.storage.tables import EQUITY_CURVES, MARKET_PANEL
 _MIN_CURVE_SESSIONS = 2
 
 
-def skip_reason(store: Store, account: str, session: date, calendar: TradingCalendar) -> str | None:
-    """Reason to skip the rebalance of an account after a session of a calendar; None where it is due.
+def skip_reason(
+    store: Store, account: str, session: date, calendar: TradingCalendar, bot: str | None = None
+) -> str | None:
+    """Reason to skip the rebalance of an account, by a bot or by none, after a session; None where it is due.
 
     Where the active policy trades on another calendar, that one's schedule rebalances. An account at a broker is never
     skipped for another reason: a failed run is visible, unattended holdings are not. A simulated account catches up
@@ -29,7 +33,12 @@ def skip_reason(store: Store, account: str, session: date, calendar: TradingCale
     Raises:
         StorageError: if the active policy or the account's book cannot be read.
     """
-    active = read_active(store, account)
+    trading = bot_of(store, account)
+    if (trading.name if trading else None) != bot:
+        return f"the bot {trading.name} trades the account {account}" if trading else f"the bot {bot} has no file now"
+    if trading and trading.problem:
+        return trading.problem
+    active = read_traded(store, account)
     traded = store.calendar_of(active.partition_key) if active else calendar
     if traded != calendar:
         return f"the active policy trades on {traded.name}, after whose sessions another schedule rebalances"
@@ -68,8 +77,18 @@ def replay_reason(store: Store, account: str) -> str | None:
 
 def server_message(store: Store) -> str:
     """Describe what the server of `nvtrader ui` trades by itself, and how to stop it."""
+    bots = [*read_bots(store.home).specs]
+    return (
+        f"{_default_message(store)}; bots trade by themselves: {', '.join(bots)}" if bots else _default_message(store)
+    )
+
+
+def _default_message(store: Store) -> str:
+    """Describe the trading of the account `paper`."""
     try:
-        active = read_active(store, DEFAULT_ACCOUNT)
+        if bot := bot_of(store, DEFAULT_ACCOUNT):
+            return bot.problem or f"the bot {bot.name} trades the account {DEFAULT_ACCOUNT}"
+        active = read_traded(store, DEFAULT_ACCOUNT)
         if active is None:
             return "no policy is active, so nothing trades"
         if halted := store.switch_of(DEFAULT_ACCOUNT).halt_reason():
@@ -85,8 +104,8 @@ def server_message(store: Store) -> str:
         return f"`nvtrader ui` cannot trade the account {DEFAULT_ACCOUNT} now: {error}"
     return (
         f"`nvtrader ui` trades {active.policy} of run {short_id(active.run_id)} on the account {DEFAULT_ACCOUNT} by "
-        f"itself, next after the close of {following}, and no other account; `nvtrader halt` stops all trading; "
-        "to stop only this, turn off policy_activated and eod_rebalance under Automation"
+        f"itself, next after the close of {following}, and no other account without a bot; `nvtrader halt` stops all "
+        "trading; to stop only this, turn off policy_activated and eod_rebalance under Automation"
     )
 
 

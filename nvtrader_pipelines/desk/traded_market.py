@@ -10,6 +10,7 @@ import numpy as np
 
 from nvtrader_pipelines.desk.account_access import connect_account, read_account, require_same_account
 from nvtrader_pipelines.desk.account_backtests import open_deployment
+from nvtrader_pipelines.desk.traded_policy import Bot, bot_of, read_traded
 from nvtrader_pipelines.execution.book import AccountBook, AccountState
 from nvtrader_pipelines.execution.brokers.account_spec import AccountSpec
 from nvtrader_pipelines.execution.brokers.venue import Venue
@@ -22,11 +23,11 @@ from nvtrader_pipelines.execution.proposals import target_volatility
 from nvtrader_pipelines.execution.reconciliation import open_differences
 from nvtrader_pipelines.experiments.deployment import Deployment
 from nvtrader_pipelines.experiments.progress import Progress, Stage
+from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits
 from nvtrader_pipelines.promotion.active_policy import (
     ActivePolicy,
-    read_active,
     read_active_run,
     require_every_activation,
 )
@@ -52,6 +53,7 @@ class TradedMarket:
     limits: RiskLimits
     compliance: ComplianceData
     n_ended: int  # sessions ended by the clock; bars of a session in progress are not a close
+    bot: Bot | None  # that trades the account
 
     @property
     def panel(self) -> MarketPanel:
@@ -124,7 +126,7 @@ class TradedMarket:
     def require_recent(self, proposals: Sequence[Proposal], as_of: date) -> None:
         """Raise if the policy was tested too long ago to trade the account.
 
-        On a simulated account only its first trade since the activation is checked, at a broker every trade.
+        On a simulated account without a bot only its first trade since the activation is checked, else every trade.
 
         Raises:
             ExecutionError: with the last tested session.
@@ -132,7 +134,7 @@ class TradedMarket:
         own = (self.deployment.run_id, self.deployment.policy)
         in_force = [proposal for proposal in proposals if proposal.at >= self.activated_at]
         begun = [state.session for state in in_force if (state.run_id, state.policy) == own]
-        since = begun[0] if begun and not self.is_live else as_of
+        since = begun[0] if begun and not (self.is_live or self.bot) else as_of
         gap = self.panel.index_of(np.datetime64(since)) + 1 - self.panel.index_of(np.datetime64(self.tested_to))
         if gap > MAX_TEST_AGE:
             raise ExecutionError(
@@ -229,7 +231,9 @@ def require_active(store: Store, account: str) -> ActivePolicy:
         StorageError: if there is none, or the audit lacks an activation.
     """
     require_every_activation(store)
-    active = read_active(store, account)
+    active = read_traded(store, account)
+    if active is None and (bot := bot_of(store, account)):
+        raise StorageError(f"no policy trades the account {account}: {bot.problem or 'none is active'}")
     if active is None:
         raise StorageError("no policy is active, so nothing trades; `nvtrader policies activate` activates one")
     return active
@@ -251,6 +255,9 @@ def open_traded_market(store: Store, active: ActivePolicy, name: str, now: datet
     except ValueError as error:
         raise market_mismatch_error(run, active.policy, error) from error
     _require_tradable(name, account, deployment)
+    bot = bot_of(store, name)
+    if bot and (problem := calendar_problem(store, name, active)):
+        raise ExecutionError(problem)
     return TradedMarket(
         name=name,
         account=account,
@@ -261,6 +268,21 @@ def open_traded_market(store: Store, active: ActivePolicy, name: str, now: datet
         limits=_limits(store, deployment),
         compliance=read_compliance(store.home),
         n_ended=_n_ended(deployment.panel, now),
+        bot=bot,
+    )
+
+
+def calendar_problem(store: Store, account: str, active: ActivePolicy) -> str:
+    """Reason why a policy's market has another calendar than an account; empty if it has the same."""
+    calendar, last = store.calendar_of(active.partition_key), store.book(account).last()
+    traded = NEW_YORK if read_account(store.home, account).is_live else calendar
+    if last is not None and not read_account(store.home, account).is_live:
+        traded = store.read_calendars().of(store.ledger.run(last.run_id).source)
+    if traded == calendar:
+        return ""
+    return (
+        f"a bot's policy must trade on the calendar of its account, but {active.policy} of run {active.run_id} trades "
+        f"on {calendar.name} and the account {account} on {traded.name}; name another account in its file"
     )
 
 
@@ -296,6 +318,7 @@ def refresh(store: Store, market: TradedMarket, now: datetime) -> TradedMarket:
     return replace(
         market,
         account=account,
+        bot=bot_of(store, market.name),
         limits=_limits(store, market.deployment),
         compliance=read_compliance(store.home),
         n_ended=_n_ended(market.panel, now),

@@ -29,6 +29,7 @@ EventKind = Literal[
     "halted",
     "reducing",
     "resumed",
+    "started",  # of a bot, by a person
     "activated",
     "promoted",  # an activation, as recorded by earlier versions
     "reset",

@@ -35,6 +35,7 @@ class RiskControls:
     by: str  # author of events
     replayed_to: date | None = None  # last session of a replay of history; None without one
     first_plan_turnover: float = 0.0  # up to which a policy's first plan waits for nobody
+    bot: str = ""  # that trades; empty without one
 
     def event(self, kind: EventKind, plan: RebalancePlan, details: EventDetails) -> AuditEvent:
         """Make an event of a plan, at the current time."""
@@ -48,7 +49,9 @@ class RiskControls:
 
     def order_cancelled(self, plan: RebalancePlan, symbol: str, reason: str) -> AuditEvent:
         """Make the event of an order that ended without a fill, or with a partial one."""
-        return self.event("cancelled", plan, EventDetails(order_id(plan.plan_id, symbol), symbol, reason=reason))
+        return self.event(
+            "cancelled", plan, EventDetails(order_id(plan.plan_id, symbol, plan.bot), symbol, reason=reason)
+        )
 
     def order_withdrawn(self, plan: RebalancePlan, order: Order, reason: str) -> AuditEvent:
         """Make the event of an order that was never placed; it holds the order, as no other event does."""

@@ -1,5 +1,6 @@
 """Orders and fills, the orders of a plan, and the prices that size and value shares."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -17,13 +18,14 @@ if TYPE_CHECKING:  # polars takes long to import
     from nvtrader_pipelines.envs.fill_timing import FillTiming
 
 Side = Literal["buy", "sell"]
+_OF_BOT = re.compile(r"[a-z0-9-]+\.([0-9a-f]{16})-.*")  # order id of a bot's plan
 
 
 class Order(BaseModel):
     """Market order; a broker places an id at most once."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-    order_id: str  # plan id and symbol: a retried plan gives the same ids
+    order_id: str  # bot, plan id and symbol: a retried plan gives the same ids
     plan_id: str
     account: str
     symbol: str
@@ -48,14 +50,15 @@ class Fill(BaseModel):
     complete: bool  # False: a partial fill
 
 
-def order_id(plan_id: str, symbol: str) -> str:
-    """Id of a plan's only order for a name."""
-    return f"{plan_id}-{symbol}"
+def order_id(plan_id: str, symbol: str, bot: str = "") -> str:
+    """Id of a plan's only order for a name; it begins with the plan's bot, if it has one."""
+    return f"{bot}.{plan_id}-{symbol}" if bot else f"{plan_id}-{symbol}"
 
 
 def plan_id_of(order_id: str) -> str:
     """Id of the plan of an order."""
-    return order_id.partition("-")[0]
+    of_bot = _OF_BOT.fullmatch(order_id)
+    return of_bot[1] if of_bot else order_id.partition("-")[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +117,7 @@ def require_prices(symbols: Sequence[str], needed: NDArray[np.bool_], prices: Fl
 def _order(ticket: Ticket, symbol: str, shares: float, quote: float, target: float) -> Order:
     plan = ticket.plan
     return Order(
-        order_id=order_id(plan.plan_id, symbol),
+        order_id=order_id(plan.plan_id, symbol, plan.bot),
         plan_id=plan.plan_id,
         account=plan.account,
         symbol=symbol,

@@ -80,6 +80,7 @@ class RebalancePlan(Document):
     stages: tuple[Stage, ...]
     truncated: bool
     parent_id: str | None = None  # plan that a person edited into this one
+    bot: str = ""  # that made it; empty without one
     observation_hash: int | None = None  # XXH64 of what the policy saw; None where it sees none
 
     @property

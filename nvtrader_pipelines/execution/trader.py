@@ -215,11 +215,10 @@ class Trader:
                 f"target weights must be finite, but {self._deployed.policy} decided {decision.target.tolist()} at "
                 f"{self._session(t)}; check the market's features of that session"
             )
-        plan, reason = make_plan(self._deployed, self._journal.account, t, account, decision), self._reduce_reason()
+        plan = make_plan(self._deployed, self._journal.account, t, account, decision)
+        plan = plan.model_copy(update={"bot": self._controls.bot})
+        reason = self._controls.switch.state().reduce_reason
         return (reduced_plan(plan, reason) if reason else plan), decision
-
-    def _reduce_reason(self) -> str | None:
-        return self._controls.switch.state().reduce_reason
 
     def _restore_policy_state(self, t: int) -> None:
         """Repeat the decisions of a stateful policy before session `t`, once per process."""

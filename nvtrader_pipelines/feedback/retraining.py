@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.desk.traded_policy import read_traded
 from nvtrader_pipelines.evaluation.intervals import growth_interval
 from nvtrader_pipelines.evaluation.rolling import ROLLING_SESSIONS
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -84,7 +85,7 @@ def check_account_drift(store: Store, account: str) -> RetrainingCheck | None:
     Raises:
         StorageError: if the audit, the account's book or the policy's experiment is damaged.
     """
-    active = last_activation(store, account)
+    active = read_traded(store, account)
     tested = _tested_experiments(store, [active.partition_key] if active else [])
     if active is None or tested.is_empty():
         return None

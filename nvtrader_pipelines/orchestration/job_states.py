@@ -6,6 +6,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
+from nvtrader_pipelines.desk.bot_files import read_bots
 from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 from nvtrader_pipelines.runs.market_state import other_calendars
 from nvtrader_pipelines.storage.home import Home
@@ -65,9 +66,15 @@ def schedule_name(base: str, calendar: TradingCalendar) -> str:
     return base if calendar == NEW_YORK else f"{base}_{re.sub('[^a-z0-9]', '_', calendar.name.lower())}"
 
 
+def bot_schedule_name(bot: str) -> str:
+    """Name of a bot's schedule; Dagster allows no - in it."""
+    return f"bot_{bot.replace('-', '_')}"
+
+
 def scheduled_jobs(home: Home) -> dict[str, str]:
     """Job of each schedule of a home."""
     after_close = {name: job for name, job in SCHEDULED_JOBS.items() if name.startswith("eod_")}
-    return SCHEDULED_JOBS | {
-        schedule_name(name, calendar): job for calendar in other_calendars(home) for name, job in after_close.items()
-    }
+    bots = {bot_schedule_name(bot): SCHEDULED_JOBS["eod_rebalance"] for bot in read_bots(home).specs}
+    calendars = other_calendars(home)
+    others = {schedule_name(name, calendar): job for calendar in calendars for name, job in after_close.items()}
+    return SCHEDULED_JOBS | others | bots

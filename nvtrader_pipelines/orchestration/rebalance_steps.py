@@ -10,17 +10,18 @@ from nvtrader_pipelines.desk.account_access import AccountInUse
 from nvtrader_pipelines.desk.account_checks import failing_checks
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.rebalancing import market_end
+from nvtrader_pipelines.desk.traded_policy import read_traded
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError, NotReconciled
 from nvtrader_pipelines.execution.plan_decision import Approve
 from nvtrader_pipelines.experiments.progress import Progress
-from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 
 SESSION = "nvtrader/session"  # tag of a scheduled rebalance: the session after whose close it runs
+BOT = "nvtrader/bot"  # tag of a rebalance by a bot: its name
 MAX_WAITS, BAR_WAIT_SECONDS = 12, 300.0  # seconds; an hour in all, longer than the ingest of a day
 MAX_RETRIES, RETRY_WAIT_SECONDS = 2, 5.0
 
@@ -85,7 +86,7 @@ def wait_for_bars(store: Store, account: str, session: str | None) -> None:
     Raises:
         dagster.RetryRequested: if the bars are missing; its cause names both sessions.
     """
-    active = read_active(store, account)
+    active = read_traded(store, account)
     if session is None or active is None:
         return
     source, ends = market_end(store, active)

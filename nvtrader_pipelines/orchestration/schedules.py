@@ -1,5 +1,6 @@
 """Schedules: after the close of every session, at night and on weekends."""
 
+import logging
 from collections.abc import Iterator
 from datetime import date, timedelta
 from functools import partial
@@ -7,9 +8,11 @@ from typing import Any
 
 import dagster as dg
 
+from nvtrader_pipelines.desk.bot_files import AFTER_CLOSE, BotSpec, read_bots
+from nvtrader_pipelines.desk.bots import bot_calendar
 from nvtrader_pipelines.desk.rebalancing import skip_reason
 from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
-from nvtrader_pipelines.orchestration.job_states import schedule_name
+from nvtrader_pipelines.orchestration.job_states import bot_schedule_name, schedule_name
 from nvtrader_pipelines.orchestration.jobs import (
     AUTORESEARCH,
     DPO_CHECK,
@@ -21,14 +24,16 @@ from nvtrader_pipelines.orchestration.jobs import (
     upkeep,
 )
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
-from nvtrader_pipelines.orchestration.rebalance_steps import SESSION
+from nvtrader_pipelines.orchestration.rebalance_steps import BOT, SESSION
 from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.promotion.active_policy import last_activation
 from nvtrader_pipelines.runs.market_state import other_calendars, panel_sources
 from nvtrader_pipelines.runs.registration import read_unarchived_experiments
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 
+_LOG = logging.getLogger(__name__)
 _TYPICAL_YEAR = date(2024, 1, 1), date(2024, 12, 31)  # by which the weekdays of a calendar's sessions are known
 new_york_schedule = partial(
     dg.schedule, execution_timezone=NEW_YORK.time_zone.key, default_status=dg.DefaultScheduleStatus.RUNNING
@@ -51,37 +56,23 @@ INGEST_AFTER, REBALANCE_AFTER = timedelta(minutes=90), timedelta(hours=2)  # the
 def market_schedules(calendar: TradingCalendar) -> list[dg.ScheduleDefinition]:
     """Build the schedules that run after the close of every session of a calendar."""
 
-    def after_close(base: str, delay: timedelta) -> dict[str, Any]:
-        closes = [calendar.close(day) + delay for day in calendar.sessions(*_TYPICAL_YEAR).tolist()]
-        weekdays = sorted({at.isoweekday() % 7 for at in closes})
-        days = "*" if len(weekdays) == 7 else f"{weekdays[0]}-{weekdays[-1]}"
-        return {
-            "name": schedule_name(base, calendar),
-            "cron_schedule": f"{closes[0].minute} {closes[0].hour} * * {days}",
-            "execution_timezone": calendar.time_zone.key,
-            "default_status": dg.DefaultScheduleStatus.RUNNING,
-        }
-
-    def session_of(context: dg.ScheduleEvaluationContext, delay: timedelta) -> date | dg.SkipReason:
-        closed_at = context.scheduled_execution_time.astimezone(calendar.time_zone) - delay
-        day = calendar.ending_on(closed_at.date())
-        return day if calendar.is_session(day) else dg.SkipReason(f"{day} is not a session of {calendar.name}")
-
     @dg.schedule(
-        **after_close("eod_ingest", INGEST_AFTER),
+        name=schedule_name("eod_ingest", calendar),
+        **_running(_after_close(calendar, INGEST_AFTER), calendar),
         job=MARKET,
         description=f"After the close of every session of {calendar.name}: ingest the bars of the current year, derive "
         "returns and features.",
     )
     def ingest_after_close(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         """Request one run per session, early closes included."""
-        day = session_of(context, INGEST_AFTER)
+        day = _session_of(context, calendar, INGEST_AFTER)
         if isinstance(day, dg.SkipReason):
             return day
         return dg.RunRequest(run_key=day.isoformat(), partition_key=str(day.year))
 
     @dg.schedule(
-        **after_close("eod_rebalance", REBALANCE_AFTER),
+        name=schedule_name("eod_rebalance", calendar),
+        **_running(_after_close(calendar, REBALANCE_AFTER), calendar),
         job=REBALANCE,
         description=f"After the ingest of every session of {calendar.name}: orders, state, target weights and next "
         "plan of an account that trades on it.",
@@ -90,7 +81,7 @@ def market_schedules(calendar: TradingCalendar) -> list[dg.ScheduleDefinition]:
         context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store], desk: DeskResource
     ) -> dg.RunRequest | dg.SkipReason:
         """Request one run per session; the run waits for bars that are still being ingested."""
-        day = session_of(context, REBALANCE_AFTER)
+        day = _session_of(context, calendar, REBALANCE_AFTER)
         if isinstance(day, dg.SkipReason):
             return day
         reason = skip_reason(store, desk.account, day, calendar)
@@ -99,6 +90,61 @@ def market_schedules(calendar: TradingCalendar) -> list[dg.ScheduleDefinition]:
         return dg.RunRequest(run_key=day.isoformat(), tags={SESSION: day.isoformat()})
 
     return [ingest_after_close, rebalance_after_close]
+
+
+def _running(cron: str, calendar: TradingCalendar) -> dict[str, Any]:
+    """Arguments of a schedule that runs by default, in the time zone of a calendar."""
+    running = dg.DefaultScheduleStatus.RUNNING
+    return {"cron_schedule": cron, "execution_timezone": calendar.time_zone.key, "default_status": running}
+
+
+def _after_close(calendar: TradingCalendar, delay: timedelta) -> str:
+    """Cron expression of the time after the close of every session of a calendar."""
+    closes = [calendar.close(day) + delay for day in calendar.sessions(*_TYPICAL_YEAR).tolist()]
+    weekdays = sorted({at.isoweekday() % 7 for at in closes})
+    days = "*" if len(weekdays) == 7 else f"{weekdays[0]}-{weekdays[-1]}"
+    return f"{closes[0].minute} {closes[0].hour} * * {days}"
+
+
+def _session_of(
+    context: dg.ScheduleEvaluationContext, calendar: TradingCalendar, delay: timedelta
+) -> date | dg.SkipReason:
+    """Session that has closed the delay before, or the reason why there is none."""
+    closed_at = context.scheduled_execution_time.astimezone(calendar.time_zone) - delay
+    day = calendar.ending_on(closed_at.date())
+    return day if calendar.is_session(day) else dg.SkipReason(f"{day} is not a session of {calendar.name}")
+
+
+def bot_schedule(name: str, spec: BotSpec, calendar: TradingCalendar) -> dg.ScheduleDefinition:
+    """Build the schedule of a bot, whose runs trade its account.
+
+    Raises:
+        dagster.DagsterInvalidDefinitionError: if Dagster does not know its cron expression.
+    """
+    is_after_close = spec.schedule == AFTER_CLOSE
+
+    @dg.schedule(
+        name=bot_schedule_name(name),
+        **_running(_after_close(calendar, REBALANCE_AFTER) if is_after_close else spec.schedule, calendar),
+        job=REBALANCE,
+        description=f"Bot {name}: trade the account {spec.account}.",
+    )
+    def trade_account(
+        context: dg.ScheduleEvaluationContext, store: dg.ResourceParam[Store]
+    ) -> dg.RunRequest | dg.SkipReason:
+        """Request one run per session or, by a cron expression, per tick; it trades every session due."""
+        at = context.scheduled_execution_time
+        day = _session_of(context, calendar, REBALANCE_AFTER) if is_after_close else calendar.last_ended(at)
+        if isinstance(day, dg.SkipReason):
+            return day
+        reason = skip_reason(store, spec.account, day, calendar, name)
+        if reason is not None:
+            return dg.SkipReason(reason)
+        desk = {"resources": {"desk": {"config": {"account": spec.account}}}}
+        tags = {SESSION: day.isoformat(), BOT: name}
+        return dg.RunRequest(run_key=at.isoformat(), run_config=desk, tags=tags)
+
+    return trade_account
 
 
 eod_ingest, eod_rebalance = market_schedules(NEW_YORK)
@@ -209,5 +255,15 @@ SCHEDULES = [
 
 
 def schedules_of(home: Home) -> list[dg.ScheduleDefinition]:
-    """Schedules of a home: those of New York, and two more for each other calendar of its markets."""
-    return [*SCHEDULES, *(schedule for calendar in other_calendars(home) for schedule in market_schedules(calendar))]
+    """Schedules of a home: those of New York, two more for each other calendar of its markets, and one per bot."""
+    of_calendars = [schedule for calendar in other_calendars(home) for schedule in market_schedules(calendar)]
+    return [*SCHEDULES, *of_calendars, *_bot_schedules(Store(home))]
+
+
+def _bot_schedules(store: Store) -> Iterator[dg.ScheduleDefinition]:
+    """Build the schedules of the bots on the calendars of their markets; one that cannot be built is left out."""
+    for name, spec in read_bots(store.home).specs.items():
+        try:
+            yield bot_schedule(name, spec, bot_calendar(store, spec))
+        except (StorageError, dg.DagsterInvalidDefinitionError) as error:
+            _LOG.warning("the bot %s has no schedule: %s", name, error)

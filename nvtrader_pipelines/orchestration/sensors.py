@@ -6,7 +6,9 @@ from functools import partial
 import dagster as dg
 import polars as pl
 
+from nvtrader_pipelines.desk.bot_files import read_bots
 from nvtrader_pipelines.desk.rebalancing import replay_reason
+from nvtrader_pipelines.desk.traded_policy import bot_of
 from nvtrader_pipelines.feedback.retraining import (
     RetrainingCheck,
     check_account_drift,
@@ -152,6 +154,8 @@ def policy_activated(
     activation = materialization.metadata[ACTIVATION].value if materialization else ""
     if not activation:
         return dg.SkipReason("no policy is active")
+    if bot := bot_of(store, desk.account):
+        return dg.SkipReason(f"the bot {bot.name} trades the account {desk.account}")
     if reason := replay_reason(store, desk.account):
         return dg.SkipReason(reason)
     return dg.RunRequest(run_key=str(activation))
@@ -177,8 +181,10 @@ def account_drifted(
     context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store], desk: DeskResource
 ) -> dg.SensorResult:
     """Request one run per market state while the account is below the interval."""
-    current, check = current_experiments(context.instance, store), check_account_drift(store, desk.account)
-    return retraining_requests(context, store, current, [check] if check else [])
+    current, bots = current_experiments(context.instance, store), read_bots(store.home).specs.values()
+    accounts = dict.fromkeys([desk.account, *(bot.account for bot in bots)])
+    checks = [check_account_drift(store, account) for account in accounts]
+    return retraining_requests(context, store, current, [check for check in checks if check])
 
 
 @retraining_sensor(

@@ -97,14 +97,17 @@ def activations(store: Store) -> list[AuditEvent]:
     return [row.event for row in store.audit.rows() if row.kind in ACTIVATIONS]
 
 
-def read_active(store: Store, account: str | None = None) -> ActivePolicy | None:
+def read_active(store: Store, account: str | None = None, *, is_own: bool = False) -> ActivePolicy | None:
     """Read the active policy of an account, or that of all; write a pointer file that differs from the latter.
+
+    One of its own was activated for the account itself.
 
     Raises:
         StorageError: as `last_activation`.
     """
-    active = last_activation(store, account)
-    if (active is None or active.account is None) and find_pointer_difference(store, active):
+    active = last_activation(store, account, is_own=is_own)
+    is_of_all = not is_own and (active is None or active.account is None)
+    if is_of_all and find_pointer_difference(store, active):
         mirror_pointer(store)
     return active
 
@@ -120,13 +123,14 @@ def read_every_active(store: Store) -> list[ActivePolicy]:
     return list({policy.event.event_id: policy for policy in active if policy}.values())
 
 
-def last_activation(store: Store, account: str | None = None) -> ActivePolicy | None:
+def last_activation(store: Store, account: str | None = None, *, is_own: bool = False) -> ActivePolicy | None:
     """Read the newest activation of all accounts, or of all and one account, and write nothing; None without any.
 
     Raises:
         StorageError: if the audit is damaged, or this version cannot read the activation.
     """
-    events = [event for event in activations(store) if event.account in {None, account}]
+    accounts = {account} if is_own else {None, account}
+    events = [event for event in activations(store) if event.account in accounts]
     if not events:
         return None
     event = events[-1]

@@ -273,29 +273,39 @@ def activate(
             changed or do not open on the current market, its limits are looser than the desk's, or the audit is
             damaged.
     """
-    run = sealed_run(store, ref)
-    symbols = require_usable(store, run, ref.policy)
+    candidate = new_activation(store, ref, by, reason, at, account)
     with file_lock(store.home.runtime / ".active_policy.lock"):
         before = read_replaceable(store, account)
-        if before is not None and (before.ref, before.sha256) == (PolicyRef(run.run_id, ref.policy), run.sha256):
+        if before is not None and (before.ref, before.sha256) == (candidate.ref, candidate.sha256):
             return before
-        active = ActivePolicy(
-            account=account,
-            partition_key=run.partition_key,
-            run_id=run.run_id,
-            policy=ref.policy,
-            sha256=run.sha256,
-            spec_hash=run.spec_hash,
-            snapshot_ids=run.snapshot_ids,
-            symbols=symbols,
-            code_version=run.code_version,
-            installed=code_of(store.ledger.read(run.partition_key)),
-            activated_at=at,
-            by=by,
-            reason=reason,
-            previous_run_id=before.run_id if before else None,
-            previous_policy=before.policy if before else None,
-        )
+        previous = {"previous_run_id": before.run_id, "previous_policy": before.policy} if before else {}
+        active = candidate.model_copy(update=previous)
         store.audit.append([active.event])
         mirror_pointer(store)
     return active
+
+
+def new_activation(
+    store: Store, ref: PolicyRef, by: str, reason: str, at: datetime, account: str | None = None
+) -> ActivePolicy:
+    """Make the activation of a policy, and write nothing.
+
+    Raises:
+        StorageError: as `activate`.
+    """
+    run = sealed_run(store, ref)
+    return ActivePolicy(
+        account=account,
+        partition_key=run.partition_key,
+        run_id=run.run_id,
+        policy=ref.policy,
+        sha256=run.sha256,
+        spec_hash=run.spec_hash,
+        snapshot_ids=run.snapshot_ids,
+        symbols=require_usable(store, run, ref.policy),
+        code_version=run.code_version,
+        installed=code_of(store.ledger.read(run.partition_key)),
+        activated_at=at,
+        by=by,
+        reason=reason,
+    )

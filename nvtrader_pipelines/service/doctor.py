@@ -12,7 +12,9 @@ import psutil
 
 from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.desk.account_access import account_names, read_account
+from nvtrader_pipelines.desk.bot_files import read_bots
 from nvtrader_pipelines.desk.traded_market import require_ready
+from nvtrader_pipelines.desk.traded_policy import read_traded
 from nvtrader_pipelines.execution.brokers.account_spec import KEY_ID, SECRET_KEY
 from nvtrader_pipelines.feedback.decisions import find_refused_lines
 from nvtrader_pipelines.llm.endpoint import KEY_VARIABLE
@@ -219,7 +221,7 @@ def check_account(store: Store, name: str) -> list[CheckResult]:
     restriction = "not traded" if trading.halt_reason else "only reduced"
     state = f"{restriction}: {trading.reason}; {switch.remedy}" if trading.reason else "may be traded"
     try:
-        if active := last_activation(store, name):
+        if active := read_traded(store, name):
             require_ready(store, active, name, now())
         else:
             state = "not traded: no policy is active"
@@ -236,6 +238,12 @@ def check_broker_keys(account: str) -> CheckResult:
     problems += [] if installed_version("alpaca-py") else ["alpaca-py is not installed"]
     states = [f"{name} {'not set' if name in missing else 'set'}" for name in (KEY_ID, SECRET_KEY)]
     return CheckResult(f"keys of {account}", ", ".join(states), "; ".join(problems))
+
+
+def check_bots(store: Store) -> list[CheckResult]:
+    """Check that the files of bots can be used; a row per file that cannot."""
+    problems = read_bots(store.home).problems
+    return [CheckResult(f"bot {path.stem}", "cannot be used", problem) for path, problem in problems.items()]
 
 
 def check_audit(store: Store) -> list[CheckResult]:
@@ -263,5 +271,6 @@ def check_decisions(store: Store) -> list[CheckResult]:
 
 CHECKS = (
     *(check_packages, check_folders, check_files, check_kill_switch, check_ui, check_notifications),
-    *(check_language_model, check_active_policy, check_pointer_file, check_accounts, check_audit, check_decisions),
+    *(check_language_model, check_active_policy, check_pointer_file, check_accounts, check_bots, check_audit),
+    check_decisions,
 )

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Self
 
 from nvtrader_pipelines.service.open_home import OpenHome
 from nvtrader_pipelines.service.operations.accounts import Accounts
+from nvtrader_pipelines.service.operations.bots import Bots
 from nvtrader_pipelines.service.operations.experiments import Experiments
 from nvtrader_pipelines.service.operations.feedback import Feedback
 from nvtrader_pipelines.service.operations.guards import Guards
@@ -44,7 +45,7 @@ class Pipeline(WholeHome):
         self.accounts, self.plans, self.policies = Accounts(opened), Plans(opened), Policies(opened)
         self.runs, self.scoreboard, self.guards = Runs(opened), Scoreboard(opened), Guards(opened)
         self.experiments, self.feedback = Experiments(opened), Feedback(opened)
-        self.searches = Searches(opened)
+        self.searches, self.bots = Searches(opened), Bots(opened)
 
     @classmethod
     def create(cls, home: str | Path, *, exist_ok: bool = False, quiet: bool = False) -> Self:

@@ -19,6 +19,7 @@ SHIPPED_FILES = (  # below `data/`; pyproject.toml puts the same files into the 
     "experiments/ppo-growth.yaml",
     "experiments/ppo-residual.yaml",
     "accounts/README.md",
+    "bots/README.md",
     "compliance/README.md",
     "compliance/sectors.csv",
 )
@@ -50,6 +51,7 @@ class Home:
     research_policies = _Place("data/autoresearch/policies")  # policies that searches hand on, in a folder per session
     spans_file = _Place("data/traces/spans.jsonl")  # OpenTelemetry spans of searches, as JSON lines
     accounts = _Place("data/accounts")  # accounts at brokers, as YAML
+    bots = _Place("data/bots")  # bots that trade accounts on schedules, as YAML
     compliance = _Place("data/compliance")  # the desk's limits, sectors, sales at a loss
     audit = _Place("data/audit")  # every event from proposal to fill, as append-only JSONL
     runtime = _Place("data/runtime")  # state of the trading loop: kill switch, books of the accounts

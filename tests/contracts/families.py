@@ -11,6 +11,7 @@ from nvtrader_pipelines.envs.terminations import Termination
 from nvtrader_pipelines.evaluation.engines import BacktestEngine, BacktestStrategy
 from nvtrader_pipelines.evaluation.splits import Splitter
 from nvtrader_pipelines.evaluation.stress import StressScenario
+from nvtrader_pipelines.execution.protections import Protection
 from nvtrader_pipelines.experiments.designs import ExperimentDesign
 from nvtrader_pipelines.experiments.entrant_specs import EntrantSpec
 from nvtrader_pipelines.market.features import Feature
@@ -47,6 +48,7 @@ FAMILIES = {
     "financing": FinancingModel,
     "limit": Limit,
     "proposer": Proposer,
+    "protection": Protection,
     "reward_term": RewardTerm,
     "scenarios": Scenarios,
     "selector": Selector,

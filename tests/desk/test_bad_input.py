@@ -128,7 +128,7 @@ def an_unreadable_activation(traded, home, monkeypatch):
 
 
 def stale_bars(traded, home, monkeypatch):
-    market = SimpleNamespace(is_live=True, panel=PANEL, day=lambda t: PANEL.sessions[t].item())
+    market = SimpleNamespace(bot=None, is_live=True, panel=PANEL, day=lambda t: PANEL.sessions[t].item())
     monkeypatch.setattr(desk_module, "require_active", lambda store, account: None)
     monkeypatch.setattr(Desk, "_load_market", lambda desk, active: market)
     return lambda: list(Desk(Store(home), clock=lambda: AT).trade())
@@ -174,7 +174,7 @@ def test_bad_input_raises_and_writes_nothing(bad, traded, home, monkeypatch):
 def desk(traded, home, monkeypatch):
     """Desk of the account on its market."""
     market = SimpleNamespace(
-        is_live=False, panel=PANEL, day=lambda t: PANEL.sessions[t].item(), deployment=traded.deployed
+        bot=None, is_live=False, panel=PANEL, day=lambda t: PANEL.sessions[t].item(), deployment=traded.deployed
     )
     market.account = traded.account_spec
     market.n_ended = len(PANEL.sessions)

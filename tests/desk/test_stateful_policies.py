@@ -42,7 +42,9 @@ def desk(home, monkeypatch):
     deployment = Deployment(
         spec, PANEL, "0" * 16, "rule", (0,), FoldPolicies([Fold(0, 0, 5, 6, 39)], [StatefulPolicy()])
     )
-    market = SimpleNamespace(deployment=deployment, panel=PANEL, is_live=False, day=lambda t: PANEL.sessions[t].item())
+    market = SimpleNamespace(
+        bot=None, deployment=deployment, panel=PANEL, is_live=False, day=lambda t: PANEL.sessions[t].item()
+    )
     simulated_market = SimulatedMarket.from_environment(PANEL, spec.environment, prices_of(PANEL))
     market.account = SimulatedAccountSpec()
     market.venue = lambda book: SimulatedVenue(simulated_market, book, market.account)

@@ -22,7 +22,7 @@ def forget():
 @pytest.fixture
 def package(tmp_path, monkeypatch):
     """A copy of the folders that decide, which the identity reads."""
-    for folder in (*DECIDING, "scoreboard", "promotion", "research", "figures"):
+    for folder in (*DECIDING, "execution", "scoreboard", "promotion", "research", "figures"):
         shutil.copytree(FOLDER / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(identity, "files", lambda _: tmp_path)
     forget()

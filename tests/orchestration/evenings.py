@@ -47,11 +47,11 @@ def landing_meanwhile(store, n_sessions):
     """The active policy, read for the second time after the market job has ended."""
     asked = []
 
-    def reading(home):
+    def reading(home, account):
         asked.append(home)
         if len(asked) == 2:
             land(store, n_sessions)
-        return read_active(store)
+        return read_active(store, account)
 
     return reading
 

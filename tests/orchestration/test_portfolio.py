@@ -223,7 +223,7 @@ def story(gate_decisions, instance):
         patch.setattr(rebalance_steps, "BAR_WAIT_SECONDS", 0.0)
         reported["too early"] = evenings.rebalance(tags={SESSION: "2030-01-02"})
         with pytest.MonkeyPatch.context() as late:
-            late.setattr(rebalance_steps, "read_active", landing_meanwhile(store, 486))
+            late.setattr(rebalance_steps, "read_traded", landing_meanwhile(store, 486))
             reported["late"] = evenings.rebalance(tags={SESSION: "2016-12-05"})
     return reported
 

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvtrader_pipelines.desk.account_access import read_account
+from nvtrader_pipelines.desk.bot_files import read_bot
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.notifications.channels import read_channels
 from nvtrader_pipelines.service.cli.plan_commands import read_weights
@@ -215,6 +216,7 @@ DOORS = {
     "market": ("data/market.yaml", "sources: [{kind: landing, name: a, calendar: WRITTEN}]", read_market),
     "entrant": ("data/entrants/a.yaml", "kind: baseline\ndescription: WRITTEN", read_entrant),
     "account": ("data/accounts/paper.yaml", "kind: alpaca\nbase_url: WRITTEN", read_account),
+    "bot": ("data/bots/a.yaml", "policy: WRITTEN\naccount: paper", lambda home: read_bot(home, "a")),
     "compliance": ("data/compliance/limits.yaml", "restricted: [AAPL, WRITTEN]", read_limits),
     "endpoint": ("data/llm.yaml", "base_url: http://localhost:1/v1\nmodel: WRITTEN", read_endpoint),
     "channels": ("data/notifications.yaml", "channels: {a: {kinds: [WRITTEN]}}", read_channels),

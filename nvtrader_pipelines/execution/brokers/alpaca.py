@@ -26,7 +26,7 @@ from nvtrader_pipelines.execution.brokers.broker import (
     Status,
 )
 from nvtrader_pipelines.execution.errors import ExecutionError
-from nvtrader_pipelines.execution.orders import Fill, Order
+from nvtrader_pipelines.execution.orders import Fill, Order, plan_id_of
 from nvtrader_pipelines.market.calendar import NEW_YORK
 
 with warnings.catch_warnings():  # alpaca-py 0.44 also imports its streams, which are not used here
@@ -202,7 +202,7 @@ class AlpacaBroker:
         """Return the fills of a plan's orders, without the fees that Alpaca books on the next day."""
         own: list[AlpacaOrder] = []
         for page in self._pages(QueryOrderStatus.ALL):
-            found = [order for order in page if order.client_order_id.startswith(f"{plan_id}-")]
+            found = [order for order in page if plan_id_of(order.client_order_id) == plan_id]
             if own and not found:  # a plan's orders are adjacent
                 break
             own.extend(found)

@@ -16,6 +16,7 @@ from nvtrader_pipelines.envs.terminations import Termination
 from nvtrader_pipelines.evaluation.engines import BacktestEngine, BacktestStrategy
 from nvtrader_pipelines.evaluation.splits import Splitter
 from nvtrader_pipelines.evaluation.stress import StressScenario
+from nvtrader_pipelines.execution.protections import Protection
 from nvtrader_pipelines.experiments.designs import ExperimentDesign
 from nvtrader_pipelines.experiments.entrant_specs import EntrantSpec
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -62,6 +63,7 @@ FAMILIES: dict[str, Any] = {
     "designs": ExperimentDesign,
     "entrants": EntrantSpec,
     "proposers": Proposer,
+    "protections": Protection,
 }
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 EXTENDS = {

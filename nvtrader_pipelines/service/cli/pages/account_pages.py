@@ -33,9 +33,9 @@ def print_snapshot(snapshot: AccountSnapshot) -> None:
         "open orders": ", ".join(snapshot.open_orders),
     }
     print_lines(lines)
-    reason = snapshot.kill_switch
-    switch = f"engaged: {reason}" if reason else "not engaged"
-    print_line(f"{'kill switch':<16} {switch}", "bold red" if reason else None)
+    trading = snapshot.trading
+    switch = {"halted": "engaged: ", "reducing": "reducing: ", "active": "not engaged"}[trading.state] + trading.reason
+    print_line(f"{'kill switch':<16} {switch}", "bold red" if trading.reason else None)
     if is_open:
         _print_positions(snapshot)
 

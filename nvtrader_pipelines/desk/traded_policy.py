@@ -1,0 +1,75 @@
+"""Policy that trades an account: the active one, or that with which its bot was started."""
+
+from datetime import date, datetime
+from typing import NamedTuple
+
+from nvtrader_pipelines.desk.bot_files import ACTIVE, BotSpec, read_bots
+from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.store import Store
+
+
+class Bot(NamedTuple):
+    """Bot of an account."""
+
+    name: str
+    spec: BotSpec
+    start: "BotStart | None"  # None: not started
+
+    @property
+    def problem(self) -> str:
+        """Why it is not started, as a sentence; empty if it is."""
+        remedy = f"a person starts it: `nvtrader bots start {self.name}`"
+        if self.start is None or self.start.bot != self.name:
+            return f"the bot {self.name} was not started; {remedy}"
+        if self.start.policy != self.spec.policy:
+            changed = f"was started with the policy {self.start.policy}, but its file names {self.spec.policy}"
+            return f"the bot {self.name} {changed}; {remedy}"
+        return ""
+
+
+class BotStart(NamedTuple):
+    """Start of a bot by a person."""
+
+    bot: str
+    policy: str  # as its file named it
+    since: date  # close from which its protections count
+    at: datetime
+
+
+def bot_of(store: Store, account: str) -> Bot | None:
+    """Bot that trades an account; None without one.
+
+    Raises:
+        StorageError: if the bot that was started on it has a file that cannot be used.
+    """
+    bots, start = read_bots(store.home), _last_start(store, account)
+    for name, spec in bots.specs.items():
+        if spec.account == account:
+            return Bot(name, spec, start)
+    problems = {path.stem: problem for path, problem in bots.problems.items()}
+    if start and start.bot in problems:
+        raise StorageError(
+            f"the bot {start.bot} trades the account {account}, so its file must be usable: {problems[start.bot]}"
+        )
+    return None
+
+
+def read_traded(store: Store, account: str) -> ActivePolicy | None:
+    """Read the policy that trades an account; None without one.
+
+    A bot that names its policy trades what it was started with, whatever becomes active for all accounts.
+
+    Raises:
+        StorageError: as `bot_of` and `read_active`.
+    """
+    bot = bot_of(store, account)
+    return read_active(store, account, is_own=bot is not None and bot.spec.policy != ACTIVE)
+
+
+def _last_start(store: Store, account: str) -> BotStart | None:
+    for row in reversed(store.audit.rows()):
+        if row.kind == "started" and row.account == account:
+            detail = row.event.detail
+            return BotStart(detail["bot"], detail["policy"], date.fromisoformat(detail["since"]), row.event.at)
+    return None
