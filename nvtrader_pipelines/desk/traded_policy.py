@@ -3,6 +3,7 @@
 from datetime import date, datetime
 from typing import NamedTuple
 
+from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.desk.bot_files import ACTIVE, BotSpec, read_bots
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.storage.errors import StorageError
@@ -65,6 +66,22 @@ def read_traded(store: Store, account: str) -> ActivePolicy | None:
     """
     bot = bot_of(store, account)
     return read_active(store, account, is_own=bot is not None and bot.spec.policy != ACTIVE)
+
+
+def require_own_policy(store: Store, account: str) -> None:
+    """Raise unless a policy may be activated for an account: its bot must not name one.
+
+    Raises:
+        NotFoundError: if there is no such account.
+        StorageError: if its bot names a policy, or cannot be read.
+    """
+    read_account(store.home, account)
+    bot = bot_of(store, account)
+    if bot and bot.spec.policy != ACTIVE:
+        raise StorageError(
+            f"the bot {bot.name} trades the account {account} with the policy {bot.spec.policy} of its file; name "
+            f"another there, or policy: active, and start it: `nvtrader bots start {bot.name}`"
+        )
 
 
 def _last_start(store: Store, account: str) -> BotStart | None:

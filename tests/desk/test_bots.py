@@ -5,7 +5,7 @@ import pytest
 from nvtrader_pipelines.desk.bots import bot_status, list_bots, start_bot
 from nvtrader_pipelines.desk.halt import Scope, halt
 from nvtrader_pipelines.desk.rebalancing import skip_reason
-from nvtrader_pipelines.desk.traded_policy import bot_of, read_traded
+from nvtrader_pipelines.desk.traded_policy import bot_of, read_traded, require_own_policy
 from nvtrader_pipelines.execution.errors import ExecutionError, TradingHalted
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.orders import order_id, plan_id_of
@@ -45,6 +45,9 @@ def test_started_bot_trades_its_policy_on_its_account_alone(store):
     assert [read_traded(store, account).policy for account in ("coins", "paper")] == ["small/seed-1", "small"]
     make_active(store, trading_run(store), at=LATER)  # of all accounts, later
     assert (read_active(store, "coins").account, read_traded(store, "coins").policy) == ("coins", "small/seed-1")
+    with pytest.raises(StorageError, match="of its file"):
+        require_own_policy(store, "coins")
+    require_own_policy(store, "paper")
     trade(store, account="coins", at=evening(store))
     assert {state.policy for state in states(store, "coins")} == {"small/seed-1"}
     events = [(event.kind, event.by) for event in store.audit.events("coins") if event.session is None]

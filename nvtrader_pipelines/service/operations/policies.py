@@ -96,15 +96,15 @@ class Policies(Family):
         A policy that is already active is checked again, and nothing is recorded.
 
         Raises:
-            NotFoundError: if there is no such policy.
-            StorageError: if it cannot trade.
+            NotFoundError: if there is no such policy or account.
+            StorageError: if it cannot trade, or the account's bot names another policy.
         """
-        from nvtrader_pipelines.desk.account_access import read_account
+        from nvtrader_pipelines.desk.traded_policy import require_own_policy
         from nvtrader_pipelines.promotion.promote import activate_manually
         from nvtrader_pipelines.runs.lifecycle import now
 
         if account is not None:
-            read_account(self.store.home, account)
+            require_own_policy(self.store, account)
         return self._record(activate_manually(self.store, policy, self.opened.by, reason, now, account))
 
     @operation("nvtrader policies promote ppo-residual", route="POST /api/policies/promote", writes=True)

@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from nvtrader_pipelines.service.cli.output import Format, print_facts, print_line, write_rows
+from nvtrader_pipelines.service.cli.output import Format, format_cell, print_line, print_lines, write_rows
 from nvtrader_pipelines.service.cli.pages.home_pages import SWITCH_STYLES, print_cancelled
 
 if TYPE_CHECKING:
+    from nvtrader_pipelines.desk.bots import BotStatus
     from nvtrader_pipelines.service.documents.halt_facts import HaltDocument
 
 COLUMNS = ("bot", "account", "state", "trades", "schedule", "session", "equity", "drawdown")
@@ -24,6 +25,14 @@ def print_bots(bots: pl.DataFrame) -> None:
             print_line(f"{bot}: {reason}", "yellow")
 
 
+def print_bot(bot: "BotStatus") -> None:
+    """Print a bot: its facts, then protections in force."""
+    facts = {name.replace("_", " "): value for name, value in bot.model_dump(exclude={"locks"}).items()}
+    print_lines({name: format_cell(value) for name, value in facts.items() if value not in (None, "")})
+    for lock in bot.locks:
+        print_line(lock, "yellow")
+
+
 def print_restricted(halt: "HaltDocument") -> None:
     """Print the outcome of a stop or a reduction, in the color of the state."""
     print_line(halt.message, SWITCH_STYLES[halt.trading.state])
@@ -32,8 +41,8 @@ def print_restricted(halt: "HaltDocument") -> None:
 
 PAGES = {
     "list": lambda answer: print_bots(answer.document),
-    "status": lambda answer: print_facts(answer.document),
-    "start": lambda answer: print_facts(answer.document),
+    "status": lambda answer: print_bot(answer.document),
+    "start": lambda answer: print_bot(answer.document),
     "reduce": lambda answer: print_restricted(answer.document),
     "stop": lambda answer: print_restricted(answer.document),
 }
