@@ -39,7 +39,6 @@ class PageAccount:
     activity: AccountActivity | None = None  # since its opening; None before it
     problem: str = ""  # why it cannot be read
     active: ActivePolicy | None = None  # that trades it
-    may_trade: str = ""  # until when, or why not
     policy_problem: str = ""  # why its policy cannot be read
 
     @property
@@ -80,8 +79,10 @@ def read_desk(shared: Context) -> Content:
     names = filter(str.isprintable, account_names(shared.home))  # bytes that are no text cannot be shown
     accounts = [read_account_on_page(shared, name) for name in names]
     waiting = [(account, record) for account in accounts for record in account.waiting]
+    policies = {(a.active.sha256, a.active.policy): a.active for a in accounts if a.active}  # each is read once
     values: dict[str, Any] = {
         "accounts": accounts,
+        "may_trade": {key: may_trade(shared, active) for key, active in policies.items()},
         "halted": shared.store.switch.halt_reason(),
         "waiting": waiting,
         "plans": [plan_rows(shared, account, record) for account, record in waiting],
@@ -90,12 +91,18 @@ def read_desk(shared: Context) -> Content:
     return Content(parts, values={"waiting": str(len(waiting)) if waiting else ""})
 
 
+def may_trade(shared: Context, active: ActivePolicy) -> str:
+    """Describe until when a policy may begin to trade, or why it may not."""
+    try:
+        return eligibility_message(shared.store, active)
+    except StorageError as error:  # the calendar of its market
+        return f"not at all: {error}"
+
+
 def read_account_on_page(shared: Context, name: str) -> PageAccount:
     """Read an account and the policy that trades it; what cannot be read has its reason."""
-    policy: dict[str, Any] = {}
     try:
-        if active := read_traded(shared.store, name):
-            policy = {"active": active, "may_trade": eligibility_message(shared.store, active)}
+        policy: dict[str, Any] = {"active": read_traded(shared.store, name)}
     except StorageError as error:
         policy = {"policy_problem": str(error)}
     try:
