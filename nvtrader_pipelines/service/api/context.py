@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +25,7 @@ class Context:
     store: Store
     by: str
     answers: Answers = field(init=False)
+    next_runs: dict[str, datetime | None] = field(init=False, default_factory=dict)  # of schedules, as read last
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "answers", Answers(self.store.home))

@@ -11,6 +11,7 @@ from nvtrader_pipelines.desk.account_curves import NameCurve, account_curves, na
 from nvtrader_pipelines.desk.account_facts import AccountFacts
 from nvtrader_pipelines.desk.account_history import AccountHistory, account_history
 from nvtrader_pipelines.desk.account_snapshot import AccountSnapshot, account_snapshot
+from nvtrader_pipelines.desk.traded_policy import bot_of
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.service.api.context import Context, Shared, router
 from nvtrader_pipelines.service.api.page.lab_pages import show
@@ -42,7 +43,7 @@ def show_account(shared: Shared, account: AccountName) -> Response:
     try:
         read_account(shared.home, account)
         kept = shared.answers.keep(("accounts", account), lambda: _read(shared, account).model_dump_json().encode())
-        view = AccountView.model_validate_json(kept)
+        view, bot = AccountView.model_validate_json(kept), bot_of(shared.store, account)
     except NotFoundError as error:
         return show(shared, "problem", 404, title="There is no such account", problem=error)
     except (StorageError, ExecutionError, ValueError) as error:
@@ -54,6 +55,7 @@ def show_account(shared: Shared, account: AccountName) -> Response:
         here=f"/accounts/{account}",
         account=view.account,
         history=view.history,
+        bot=bot,
         accounts=accounts,
         names=[*held, *sorted({order.symbol for order in view.history.orders} - set(held))],
         fees=sum(order.fees for order in view.history.orders),

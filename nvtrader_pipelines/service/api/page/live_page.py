@@ -18,6 +18,7 @@ from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, Series, render
+from nvtrader_pipelines.service.api.page.sections.bots import read_bot_table
 from nvtrader_pipelines.service.api.page.sections.deploy import read_deploy
 from nvtrader_pipelines.service.api.page.sections.desk import read_desk, read_next_step, read_switch
 from nvtrader_pipelines.service.api.page.sections.feedback import read_feedback
@@ -52,6 +53,7 @@ SECTIONS: Mapping[str, Section] = {
     "training": Section("training", read_trainings, seconds=0.1),
     "review": Section("ranked", read_review),
     "deploy": Section("policies", read_deploy),
+    "bots": Section("bots", read_bot_table, seconds=0.5),
     "feedback": Section("agreement", read_feedback),
     "next": Section("next", read_next_step),
 }

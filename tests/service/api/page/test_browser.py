@@ -76,7 +76,7 @@ def test_halt_and_resume_are_shown_at_once(look, changing):
     home, url = changing
     page = look(url)
     page.keyboard.press("h")
-    page.get_by_label("Reason (may stay empty)").fill("prices look wrong")
+    page.locator("#halt").get_by_label("Reason (may stay empty)").fill("prices look wrong")
     page.keyboard.press("Enter")
     expect(page.locator(".band.halted")).to_contain_text("prices look wrong")
     assert "prices look wrong" in FileKillSwitch(home).halt_reason()

@@ -173,10 +173,5 @@ def test_slow_read_of_the_home_does_not_hold_up_other_requests(live, monkeypatch
 def test_ticker_shows_the_gross_of_a_levered_account(home, gross_before_cap, n_shown):
     *_, last = write_book(home, 1.0)
     state = last.model_copy(update={"gross_before_cap": gross_before_cap})
-    part = render(
-        "ticker",
-        accounts=[PageAccount("paper", AccountFacts("paper", [state], [], {}, None))],
-        active=None,
-        problem="",
-    )
+    part = render("ticker", accounts=[PageAccount("paper", AccountFacts("paper", [state], [], {}, None))])
     assert part.count("<dt>Gross</dt>") == n_shown

@@ -11,12 +11,13 @@ from nvtrader_pipelines.desk.account_access import account_names, read_account
 from nvtrader_pipelines.desk.account_activity import AccountActivity, activity
 from nvtrader_pipelines.desk.account_facts import AccountFacts
 from nvtrader_pipelines.desk.plan_review import MonthlyRecord, plan_orders, read_monthly_record
+from nvtrader_pipelines.desk.traded_policy import read_traded
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.plan import RebalancePlan, weight_cuts
 from nvtrader_pipelines.execution.plan_records import PlanRecord, is_first_plan
 from nvtrader_pipelines.notifications.home_status import read_home_status
-from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
+from nvtrader_pipelines.promotion.active_policy import ActivePolicy
 from nvtrader_pipelines.promotion.recency import eligibility_message
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.page.content import Content, render
@@ -37,11 +38,18 @@ class PageAccount:
     facts: AccountFacts | None = None  # None if it cannot be read
     activity: AccountActivity | None = None  # since its opening; None before it
     problem: str = ""  # why it cannot be read
+    active: ActivePolicy | None = None  # that trades it
+    policy_problem: str = ""  # why its policy cannot be read
 
     @property
     def last(self) -> AccountState | None:
         """State at the last close; None before it is opened."""
         return self.facts.states[-1] if self.facts and self.facts.states else None
+
+    @property
+    def halted(self) -> str | None:
+        """Why no order of the account is placed; None if orders are, or it cannot be read."""
+        return self.facts.trading.halt_reason if self.facts else None
 
     @property
     def waiting(self) -> list[PlanRecord]:
@@ -68,36 +76,41 @@ def read_next_step(shared: Context) -> Content:
 
 def read_desk(shared: Context) -> Content:
     """Read all accounts."""
-    problem, active, may_trade = "", None, ""
-    try:
-        active = read_active(shared.store)
-        may_trade = eligibility_message(shared.store, active) if active else ""
-    except StorageError as error:
-        problem = str(error)
     names = filter(str.isprintable, account_names(shared.home))  # bytes that are no text cannot be shown
     accounts = [read_account_on_page(shared, name) for name in names]
     waiting = [(account, record) for account in accounts for record in account.waiting]
+    policies = {(a.active.sha256, a.active.policy): a.active for a in accounts if a.active}  # each is read once
     values: dict[str, Any] = {
         "accounts": accounts,
-        "active": active,
-        "problem": problem,
-        "may_trade": may_trade,
+        "may_trade": {key: may_trade(shared, active) for key, active in policies.items()},
         "halted": shared.store.switch.halt_reason(),
         "waiting": waiting,
-        "plans": [plan_rows(shared, account, record, active) for account, record in waiting],
+        "plans": [plan_rows(shared, account, record) for account, record in waiting],
     }
     parts = {name: render(name, **values) for name in ("ticker", "trades", "waits", "plans")}
     return Content(parts, values={"waiting": str(len(waiting)) if waiting else ""})
 
 
+def may_trade(shared: Context, active: ActivePolicy) -> str:
+    """Describe until when a policy may begin to trade, or why it may not."""
+    try:
+        return eligibility_message(shared.store, active)
+    except StorageError as error:  # the calendar of its market
+        return f"not at all: {error}"
+
+
 def read_account_on_page(shared: Context, name: str) -> PageAccount:
-    """Read an account; one that cannot be read has its reason."""
+    """Read an account and the policy that trades it; what cannot be read has its reason."""
+    try:
+        policy: dict[str, Any] = {"active": read_traded(shared.store, name)}
+    except StorageError as error:
+        policy = {"policy_problem": str(error)}
     try:
         read_account(shared.home, name)
         facts = AccountFacts.of(shared.store, name)
-        return PageAccount(name, facts, activity(shared.store, facts) if facts.states else None)
+        return PageAccount(name, facts, activity(shared.store, facts) if facts.states else None, **policy)
     except (StorageError, ExecutionError, ValueError) as error:
-        return PageAccount(name, problem=str(error))
+        return PageAccount(name, problem=str(error), **policy)
 
 
 def spark(equity: Sequence[float]) -> str:
@@ -111,9 +124,9 @@ def spark(equity: Sequence[float]) -> str:
     return "M" + "L".join(places)
 
 
-def plan_rows(shared: Context, account: PageAccount, record: PlanRecord, active: ActivePolicy | None) -> dict[str, Any]:
+def plan_rows(shared: Context, account: PageAccount, record: PlanRecord) -> dict[str, Any]:
     """Rows of a plan: weights before and after, change, orders in shares and money, and the record of its policy."""
-    plan, last = record.plan, account.last
+    plan, last, active = record.plan, account.last, account.active
     state = shared.store.book(account.name).at(plan.session)
     events = account.facts.events if account.facts else ()
     answers = {event.kind: event.by for event in events if event.plan_id == plan.plan_id and event.kind in ANSWERS}
@@ -122,6 +135,7 @@ def plan_rows(shared: Context, account: PageAccount, record: PlanRecord, active:
     return {
         "plan": plan,
         "account": account.name,
+        "halted": account.halted,
         "value": state.value if state else None,
         "findings": record.findings,
         "cuts": weight_cuts(plan),

@@ -15,6 +15,7 @@ PURPOSES = {
     "weekly_retrain": "trains every experiment on the current market",
     "eod_ingest": "delivers and checks the prices of the day",
     "eod_rebalance": "trades the account paper after the close",
+    "bot_": "trades the account of a bot, by the schedule that its file names",
     "weekly_autoresearch": "a search session on the market that is traded; off by default, since one that finds "
     "something spends a look at the sealed window; the Dagster UI switches it on",
     "weekly_upkeep": "compacts the warehouse",
@@ -26,6 +27,7 @@ def read_schedule(shared: Context) -> Content:
     """Read the schedules from Dagster."""
     read_state(time.monotonic)  # no file tells of changes
     states = shared.job_runs.schedules()
+    shared.next_runs.update({state.schedule: state.next_at for state in states})
     url = running_url(shared.home.dagster)
     purposes = {
         state.schedule: purpose

@@ -123,6 +123,7 @@ function bodyOf(form) {
   const body = {};
   for (const [name, value] of new FormData(form)) {
     const field = form.elements[name], text = value.trim();
+    if (name === "reason" && !text) continue; // the service has one of its own
     if (name === "symbols") body[name] = text.split(",").map((symbol) => symbol.trim()).filter(Boolean);
     else if (name === "engaged") body[name] = text === "true";
     else if (field.dataset?.whole === undefined) body[name] = text;
@@ -157,6 +158,8 @@ document.addEventListener("submit", async (event) => {
   try {
     const answer = await post(form.dataset.post, bodyOf(form)), open = Object.entries(answer.still_open ?? {});
     if (open.length || ($("[name=engaged][value=false]", form) && answer.kill_switch)) notify([answer.message, ...open.map(([account, reason]) => `Orders of ${account} may be open: ${reason}`)].join(" "));
+    const hindrance = answer.bot && (answer.problem || answer.reason);
+    if (hindrance) notify(`The bot ${answer.bot} was started, but ${answer.state === "active" ? "cannot trade" : `is ${answer.state}`}: ${hindrance}.`);
     fail(form, "");
     form.closest("dialog")?.close();
     if (done) done.textContent = [form.dataset.started, answer.note && `Note: ${answer.note}.`].filter(Boolean).join(" ");
@@ -330,7 +333,7 @@ function act(what, isEdited = false) {
 document.addEventListener("click", (event) => {
   const target = event.target.closest("button, a");
   if (!target || isDisabled(target)) return;
-  const { tab, plan, open, load, runNow, analyze } = target.dataset;
+  const { tab, plan, open, load, runNow, analyze, action } = target.dataset;
   if (tab) choosePlan(tab);
   if (plan) choosePlan(plan);
   if (target.dataset.do) act(target.dataset.do, "weights" in target.dataset);
@@ -339,6 +342,7 @@ document.addEventListener("click", (event) => {
   if (open) show_dialog(open);
   if (target.hasAttribute("data-close")) target.closest("dialog").close();
   if (load) askToLoad(target);
+  if (action) askToSwitch(target);
   if (runNow) launch(runNow);
   if (target.id === "stop") later("The search stops after this trial", "/api/nemorl-autoresearch/stop", { session_id: target.dataset.session });
   if (analyze) interpret(target);
@@ -351,10 +355,19 @@ document.addEventListener("keydown", (event) => {
 
 // ---- dialogs
 function show_dialog(id) { const dialog = $(`#${id}`), form = $("form", dialog); if (form) fail(form, ""); if (!dialog.open) dialog.showModal(); }
+function ask(id, button) { // with the facts of the button
+  $$(`#${id} [data-fill]`).forEach((element) => { element.textContent = button.dataset[element.dataset.fill]; element.hidden = !element.textContent; });
+  show_dialog(id);
+}
 function askToLoad(button) {
-  $$("#load [data-fill]").forEach((element) => { element.textContent = button.dataset[element.dataset.fill]; element.hidden = !element.textContent; });
   $("#load input[name=policy]").value = button.dataset.load;
-  show_dialog("load");
+  ask("load", button);
+}
+function askToSwitch(button) {
+  const { bot, action } = button.dataset, form = $(`#bot-${action} form`);
+  form.reset();
+  form.dataset.post = `/api/bots/${encodeURIComponent(bot)}/${action}`;
+  ask(`bot-${action}`, button);
 }
 
 // ---- what a person chose to see

@@ -26,7 +26,7 @@ async function post(path, body) {
 }
 
 // ---- lock: without the token of the start, what writes is disabled
-const WRITES = "[data-post] [type=submit], [data-do], [data-edit], [data-run-now], [data-load], [data-open=halt], [data-open=resume], [data-analyze], [data-preview], #stop, #run";
+const WRITES = "[data-post] [type=submit], [data-do], [data-edit], [data-run-now], [data-load], [data-action], [data-open=halt], [data-open=resume], [data-analyze], [data-preview], #stop, #run";
 const isDisabled = (button) => button.getAttribute("aria-disabled") === "true";
 let isLocked = false;
 function lock() {
