@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import date, datetime
-from typing import Literal
 
 from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.components.text import short_id
@@ -11,7 +10,7 @@ from nvtrader_pipelines.desk.bot_files import ACTIVE, BotSpec, read_bot, read_bo
 from nvtrader_pipelines.desk.halt import resume
 from nvtrader_pipelines.desk.rebalancing import market_end, replay_reason
 from nvtrader_pipelines.desk.traded_market import calendar_problem, open_traded_market
-from nvtrader_pipelines.desk.traded_policy import Bot, bot_of, read_traded
+from nvtrader_pipelines.desk.traded_policy import Bot, BotState, bot_of, read_traded
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
@@ -32,7 +31,7 @@ class BotStatus(Document):
     account: str
     policy: str  # as its file names it
     schedule: str  # after_close, or a cron expression in the time zone of its market
-    state: Literal["stopped", "active", "reducing", "halted"]  # stopped: no person has started it
+    state: BotState
     reason: str  # of a state other than active
     trades: str  # policy and run that it trades; empty without one
     session: date | None  # last close of the account; null before its first
@@ -104,24 +103,24 @@ def bot_status(store: Store, name: str) -> BotStatus:
     """
     spec = read_bot(store.home, name)
     bot, trading = bot_of(store, spec.account) or Bot(name, spec, None), store.switch_of(spec.account).state()
-    problem, locks, trades = bot.problem, (), ""
+    problem, locks, trades, last = bot.problem, (), "", None
     try:
         active, states = read_traded(store, spec.account), store.book(spec.account).states()
+        last = states[-1] if states else None
         if active is not None:
             trades = f"{active.policy} of run {short_id(active.run_id)}"
             problem = problem or _problem(store, spec.account, active)
         if active is not None and spec.limits:
             panel = store.panels.read(store.ledger.read(active.partition_key).market)
-            locks = tuple(lock.reason for lock in bot_locks(bot, states, panel))
+            locks = tuple(f"{lock.symbol or 'account'}: {lock.reason}" for lock in bot_locks(bot, states, panel))
     except (StorageError, ValueError) as error:
         problem = problem or str(error)
-    last = store.book(spec.account).last()
     return BotStatus(
         bot=name,
         account=spec.account,
         policy=spec.policy,
         schedule=spec.schedule,
-        state="stopped" if bot.problem else trading.state,
+        state=bot.state(store),
         reason=bot.problem or trading.reason,
         trades=trades,
         session=last.session if last else None,

@@ -1,13 +1,15 @@
 """Policy that trades an account: the active one, or that with which its bot was started."""
 
 from datetime import date, datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.desk.bot_files import ACTIVE, BotSpec, read_bots
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
+
+BotState = Literal["stopped", "active", "reducing", "halted"]  # stopped: no person has started it
 
 
 class Bot(NamedTuple):
@@ -27,6 +29,10 @@ class Bot(NamedTuple):
             changed = f"was started with the policy {self.start.policy}, but its file names {self.spec.policy}"
             return f"the bot {self.name} {changed}; {remedy}"
         return ""
+
+    def state(self, store: Store) -> BotState:
+        """State of its trading."""
+        return "stopped" if self.problem else store.switch_of(self.spec.account).state().state
 
 
 class BotStart(NamedTuple):
@@ -54,6 +60,16 @@ def bot_of(store: Store, account: str) -> Bot | None:
             f"the bot {start.bot} trades the account {account}, so its file must be usable: {problems[start.bot]}"
         )
     return None
+
+
+def read_bot_states(store: Store) -> dict[str, BotState]:
+    """State of each bot whose file can be used.
+
+    Raises:
+        StorageError: if the audit is damaged.
+    """
+    bots = [Bot(name, spec, _last_start(store, spec.account)) for name, spec in read_bots(store.home).specs.items()]
+    return {bot.name: bot.state(store) for bot in bots}
 
 
 def read_traded(store: Store, account: str) -> ActivePolicy | None:

@@ -11,6 +11,7 @@ from pydantic import computed_field
 from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.desk.account_access import account_names
+from nvtrader_pipelines.desk.traded_policy import BotState, read_bot_states
 from nvtrader_pipelines.notifications.home_states import home_states
 from nvtrader_pipelines.notifications.notification import Kind, Notification
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
@@ -71,6 +72,7 @@ class HomeStatus(Document):
 
     home: str
     active: ActivePolicy | None
+    bots: Mapping[str, BotState]  # by name
     accounts: tuple[AccountClose, ...]  # opened ones
     halted: str | None  # why the kill switch is engaged
     sources: tuple[str, ...]  # of ingested markets
@@ -106,6 +108,11 @@ class HomeStatus(Document):
             is_experiment = name.endswith((".yaml", ".yml"))
             check = "nvtrader experiments validate" if is_experiment else "nvtrader ingest"
             return NextStep(f"The file {name} was refused", check)
+        if self.active is None and set(self.bots.values()) - {"stopped"}:
+            command = "nvtrader bots" if self.ui else "nvtrader ui"
+            return NextStep(
+                f"Bots trade {'by themselves' if self.ui else 'only while the UI runs'}", command, "See them", "#bots"
+            )
         return self._after_training() if self.active is None else self._after_loading(self.active)
 
     def _after_failure(self, run: RunState) -> NextStep:
@@ -163,6 +170,7 @@ def read_home_status(store: Store, at: datetime) -> HomeStatus:
         home=str(home.root),
         active=active,
         accounts=accounts,
+        bots=read_bot_states(store),
         halted=store.switch.halt_reason(),
         sources=tuple(sorted(markets)),
         runnable=_runnable(store, markets),

@@ -26,6 +26,7 @@ def print_status(status: HomeStatus) -> None:
     parts = {
         "home": [status.home],
         "trades": [_format_active(status), *_format_accounts(status)],
+        **({"bots": [", ".join(f"{bot} {state}" for bot, state in status.bots.items())]} if status.bots else {}),
         "runs": [*map(_format_run, status.running), *map(_format_search, status.searches)] or ["nothing"],
         "waits": waiting or ["nothing"],
         "failed": failed or ["nothing"],
