@@ -228,12 +228,13 @@ def require_active(store: Store, account: str) -> ActivePolicy:
     """Read the active policy of an account.
 
     Raises:
-        StorageError: if there is none, or the audit lacks an activation.
+        StorageError: if there is none, its bot was not started, or the audit lacks an activation.
     """
     require_every_activation(store)
+    bot = bot_of(store, account)
+    if bot and bot.problem:
+        raise StorageError(f"{bot.problem}; until then nothing trades its account {account}")
     active = read_traded(store, account)
-    if active is None and (bot := bot_of(store, account)):
-        raise StorageError(f"no policy trades the account {account}: {bot.problem or 'none is active'}")
     if active is None:
         raise StorageError("no policy is active, so nothing trades; `nvtrader policies activate` activates one")
     return active
