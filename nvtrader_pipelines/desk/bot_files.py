@@ -22,15 +22,26 @@ from nvtrader_pipelines.storage.read_sources import note_read
 BOT_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,30}")
 ACTIVE = "active"  # policy: that of all accounts, or of the account
 AFTER_CLOSE = "after_close"  # schedule: once a session of the market has ended
-ONLY_IN_CRONSIM = re.compile(r"\dL|LW|L/", re.IGNORECASE)  # Dagster's schedules refuse these days
+LARGEST = (59, 23, 31, 12, 7)  # value of each field
+STEP = re.compile(r"/(\d+)")
+ONLY_IN_CRONSIM = re.compile(r"\dL|LW|L/|,.*#|#.*,", re.IGNORECASE)  # Dagster's schedules refuse these days
 ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # whether an expression ever fires does not depend on it
 PolicyReference = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9@-]*(/seed-\d+)?$", max_length=200)]
 
 
 def _require_schedule(schedule: str) -> str:
-    is_cron = len(schedule.split()) == 5 and not ONLY_IN_CRONSIM.search(schedule)
+    fields = schedule.split()
+    is_cron = len(fields) == 5 and not ONLY_IN_CRONSIM.search(schedule)
+    is_cron = is_cron and all(
+        int(step) <= most for one, most in zip(fields, LARGEST, strict=True) for step in STEP.findall(one)
+    )
+    days_only = " ".join(
+        [*fields[:4], "*"]
+    )  # Dagster refuses a day of the month that never comes, whatever its weekday
     with suppress(CronSimError):
-        if schedule == AFTER_CLOSE or (is_cron and next(CronSim(schedule, ANY_TIME), None)):
+        if schedule == AFTER_CLOSE or (
+            is_cron and next(CronSim(schedule, ANY_TIME), None) and next(CronSim(days_only, ANY_TIME), None)
+        ):
             return schedule
     raise ValueError(
         f"must be {AFTER_CLOSE} or a cron expression of five fields that ever fires, but is {schedule!r}; "
@@ -63,11 +74,11 @@ def read_bots(home: Home) -> FoundBots:
             bots.specs[path.stem] = _read_file(home, path)
         except StorageError as error:
             bots.problems[Path(escape_name(path))] = str(error)
-    accounts = {name: spec.account for name, spec in bots.specs.items()}
+    accounts = {name: _custodian(home, spec.account) for name, spec in bots.specs.items()}
     for name, account in accounts.items():
         if others := [other for other in accounts if other != name and accounts[other] == account]:
             bots.problems[home.bots / f"{name}.yaml"] = (
-                f"an account must have one bot at most, but {name}.yaml names {account}, as "
+                f"an account must have one bot at most, but {name}.yaml names {bots.specs[name].account}, as "
                 f"{' and '.join(f'{other}.yaml' for other in others)} does; name another account, or delete a file"
             )
             del bots.specs[name]
@@ -88,6 +99,12 @@ def read_bot(home: Home, name: str) -> BotSpec:
         names = f", or use one of: {', '.join(bots.specs)}{suggest(name, [*bots.specs])}" if bots.specs else ""
         raise NotFoundError(f"there is no bot {name!r}; write data/bots/<name>.yaml{names}")
     return bots.specs[name]
+
+
+def _custodian(home: Home, account: str) -> str:
+    """Name of a simulated account, or the broker's account, whose keys are those of the environment."""
+    spec = read_account(home, account)
+    return account if spec.kind == "simulated" else f"{spec.kept_at} {spec.base_url}"
 
 
 def _read_file(home: Home, path: Path) -> BotSpec:

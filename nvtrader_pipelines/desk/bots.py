@@ -1,6 +1,7 @@
 """Bots: started by a person, and the state of each."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import date, datetime
 
 from nvtrader_pipelines.components.document import Document
@@ -10,13 +11,14 @@ from nvtrader_pipelines.desk.bot_files import ACTIVE, BotSpec, read_bot, read_bo
 from nvtrader_pipelines.desk.halt import resume
 from nvtrader_pipelines.desk.rebalancing import market_end, replay_reason
 from nvtrader_pipelines.desk.traded_market import calendar_problem, open_traded_market
-from nvtrader_pipelines.desk.traded_policy import Bot, BotState, bot_of, read_traded
+from nvtrader_pipelines.desk.traded_policy import Bot, BotState, account_of_bot, bot_of, read_traded
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.execution.journal import Journal
+from nvtrader_pipelines.execution.protections import ProtectedSwitch
 from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active, read_active_run
 from nvtrader_pipelines.promotion.policy_cards import find_policy
-from nvtrader_pipelines.promotion.promote import activate, mirror_active, new_activation
+from nvtrader_pipelines.promotion.promote import mirror_active, new_activation
 from nvtrader_pipelines.promotion.recency import require_evaluation, start_deadline
 from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.store import Store
@@ -52,14 +54,13 @@ def start_bot(store: Store, name: str, by: str, reason: str, clock: Clock) -> Bo
         ExecutionError: if its policy was tested too long ago, or trades on another calendar than its account.
     """
     spec, at = read_bot(store.home, name), clock()
-    candidate = _candidate(store, spec.account, spec.policy, (by, reason), at)
+    candidate = _candidate(store, name, spec, (by, reason), at)
     market, last = open_traded_market(store, candidate, spec.account, at), store.book(spec.account).last()
     as_of = last.session if last else market.day(market.n_ended - 1)
     market.require_recent(Journal(store.audit, spec.account).proposals(), as_of)
-    if candidate.account is not None:
-        activate(store, candidate.ref, by, reason, at, spec.account)
-        mirror_active(store)
+    activation = [candidate.event] if candidate.bot else []
     since = (last.session if last else date.min).isoformat()
+    detail = {"bot": name, "policy": spec.policy, "activation": "".join(event.event_id for event in activation)}
     started = AuditEvent(
         event_id=event_id("started", spec.account, name, at.isoformat(), since),
         kind="started",
@@ -67,18 +68,20 @@ def start_bot(store: Store, name: str, by: str, reason: str, clock: Clock) -> Bo
         by=by,
         account=spec.account,
         reason=reason,
-        detail={"bot": name, "policy": spec.policy, "since": since},
+        detail={**detail, "since": since},
     )
-    store.audit.append([started])
+    store.audit.append([*activation, started])
     resume(store, by, reason, clock, spec.account)
-    return bot_status(store, name)
+    mirror_active(store)
+    return bot_status(store, name, spec)
 
 
-def _candidate(store: Store, account: str, policy: str, author: tuple[str, str], at: datetime) -> ActivePolicy:
-    """Active policy of an account, or the activation of the policy that its bot names."""
-    if policy != ACTIVE:
-        return new_activation(store, find_policy(store, policy), *author, at, account)
-    active = read_active(store, account)
+def _candidate(store: Store, name: str, spec: BotSpec, author: tuple[str, str], at: datetime) -> ActivePolicy:
+    """Active policy of a bot's account, or the activation of the policy that its file names."""
+    if spec.policy != ACTIVE:
+        activation = new_activation(store, find_policy(store, spec.policy), *author, at, spec.account)
+        return activation.model_copy(update={"bot": name})
+    active = read_active(store, spec.account)
     if active is None:
         raise StorageError("no policy is active, so a bot of the active policy cannot start; activate one first")
     return active
@@ -89,19 +92,19 @@ def list_bots(store: Store) -> list[BotStatus]:
     bots = read_bots(store.home)
     refused = {path.stem: problem for path, problem in bots.problems.items()}
     return [
-        _refused(name, refused[name]) if name in refused else bot_status(store, name)
+        _refused(store, name, refused[name]) if name in refused else bot_status(store, name, bots.specs[name])
         for name in sorted({*bots.specs, *refused})
     ]
 
 
-def bot_status(store: Store, name: str) -> BotStatus:
-    """State of a bot; no broker is contacted.
+def bot_status(store: Store, name: str, spec: BotSpec | None = None) -> BotStatus:
+    """State of a bot, whose file is read unless its content is given; no broker is contacted.
 
     Raises:
         NotFoundError: if there is no such bot.
         StorageError: if its file is not valid.
     """
-    spec = read_bot(store.home, name)
+    spec = spec or read_bot(store.home, name)
     bot, trading = bot_of(store, spec.account) or Bot(name, spec, None), store.switch_of(spec.account).state()
     problem, locks, trades, last = bot.problem, (), "", None
     try:
@@ -112,7 +115,9 @@ def bot_status(store: Store, name: str) -> BotStatus:
             problem = problem or _problem(store, spec.account, active)
         if active is not None and spec.limits:
             panel = store.panels.read(store.ledger.read(active.partition_key).market)
-            locks = tuple(f"{lock.symbol or 'account'}: {lock.reason}" for lock in bot_locks(bot, states, panel))
+            in_force = bot_locks(bot, states, panel)
+            locks = tuple(f"{lock.symbol or 'account'}: {lock.reason}" for lock in in_force)
+            trading = ProtectedSwitch(store.switch_of(spec.account), name, lambda: in_force, lambda _: None).state()
     except (StorageError, ValueError) as error:
         problem = problem or str(error)
     return BotStatus(
@@ -120,7 +125,7 @@ def bot_status(store: Store, name: str) -> BotStatus:
         account=spec.account,
         policy=spec.policy,
         schedule=spec.schedule,
-        state=bot.state(store),
+        state="stopped" if bot.problem else trading.state,
         reason=bot.problem or trading.reason,
         trades=trades,
         session=last.session if last else None,
@@ -153,16 +158,18 @@ def _problem(store: Store, account: str, active: ActivePolicy) -> str:
     tested_to = read_active_run(store, active).as_parent.window[1]
     last, (_, ends) = store.book(account).last(), market_end(store, active)
     until, as_of = start_deadline(tested_to, store.calendar_of(active.partition_key)), last.session if last else ends
-    if as_of is not None and as_of > until:
+    if as_of is not None and as_of >= until:
         return (
             f"its policy was tested to {tested_to} and may trade until {until}; run its experiment, and start it again"
         )
     return calendar_problem(store, account, active) or replay_reason(store, account) or ""
 
 
-def _refused(name: str, problem: str) -> BotStatus:
+def _refused(store: Store, name: str, problem: str) -> BotStatus:
     """State of a bot whose file cannot be used."""
     unknown = dict.fromkeys(("account", "policy", "schedule", "trades"), "")
+    with suppress(StorageError):
+        unknown["account"] = account_of_bot(store, name)
     figures = dict.fromkeys(("session", "equity", "drawdown"))
     return BotStatus.model_validate(
         {"bot": name, "state": "stopped", "reason": problem, "problem": problem, "locks": (), **unknown, **figures}

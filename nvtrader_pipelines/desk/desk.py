@@ -102,7 +102,7 @@ class Desk:
             due = [t for t in _due_sessions(trader, market, book.last(), acknowledge=acknowledge) if t <= end]
             done = 0
             for done, t in enumerate(due, start=1):
-                self._require_not_halted(market, book, t)
+                self._require_tradable(market, book, t)
                 state = _run_session(trader, t, acknowledge=acknowledge)
                 figures = {"equity": state.equity, "drawdown": state.drawdown, "turnover": state.turnover}
                 message, share = f"{state.session}: equity {state.equity:.4f}", done / len(due)
@@ -133,7 +133,7 @@ class Desk:
             self._open(trader, market, book)
             *before, t = _due_sessions(trader, market, book.last()) or [market.index_of(_require_open(book).session)]
             for earlier in before:
-                self._require_not_halted(market, book, earlier)
+                self._require_tradable(market, book, earlier)
                 _run_session(trader, earlier, acknowledge=False)
             trader.require_reconciled()
             return trader.execute(t)
@@ -142,7 +142,7 @@ class Desk:
         """Mark the account to the close of the session and write its state to the book."""
         with self._locked_session() as (trader, market, book):
             t = _current_session(trader, market, _require_open(book))
-            self._require_not_halted(market, book, t)
+            self._require_tradable(market, book, t)
             trader.execute(t)  # records events that a killed step missed, before the state is written
             return trader.settle(t)
 
@@ -305,14 +305,17 @@ class Desk:
         if state is None:
             trader.open_at(opening)
 
-    def _require_not_halted(self, market: TradedMarket, book: SqliteBook, t: int) -> None:
-        """Raise if trading is stopped, unless `t` is the market's last session.
+    def _require_tradable(self, market: TradedMarket, book: SqliteBook, t: int) -> None:
+        """Raise if trading is stopped, unless `t` is the market's last session, or a bot's policy is too old for `t`.
 
         An account would walk through its history without decisions, and could not repeat it.
 
         Raises:
             TradingHalted: with the close at which the account stays.
+            ExecutionError: with the last tested session.
         """
+        if market.bot:
+            market.require_recent((), market.day(max(0, t - 1)))
         if t < market.n_ended - 1 and (stopped := self._switch.halt_reason()):
             of_bot = f"`nvtrader bots start {market.bot.name}` starts it" if market.bot else ""
             raise TradingHalted(self.account, _require_open(book).session, stopped, of_bot or self._switch.remedy)

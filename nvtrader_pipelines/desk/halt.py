@@ -1,14 +1,16 @@
 """Halt, reduction and resumption of trading on every account or on one, each audited."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from nvtrader_pipelines.execution.audit import AuditEvent, EventKind, event_id
+from nvtrader_pipelines.execution.audit import AuditEvent, EventKind, State, event_id
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.kill_switch import Halt
+from nvtrader_pipelines.storage.kill_switch import STRICTNESS, Halt
 from nvtrader_pipelines.storage.store import Store
+
+VERBS: Mapping[State, str] = {"reducing": "reduced", "halted": "stopped"}  # past participles
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Scope:
     @property
     def verb(self) -> str:
         """Past participle for sentences."""
-        return "stopped" if self.state == "halted" else "reduced"
+        return VERBS[self.state]
 
     @property
     def subject(self) -> str:
@@ -33,7 +35,7 @@ EVERYTHING = Scope()
 
 
 def halt(store: Store, by: str, reason: str, clock: Callable[[], datetime], scope: Scope = EVERYTHING) -> str:
-    """Halt or reduce trading and return the outcome as a sentence; a switch in that state stays unchanged.
+    """Halt or reduce trading and return the outcome as a sentence; a switch as strict as that stays unchanged.
 
     The file is written before the event, so that a kill in between leaves trading halted; the next halt adds the
     missing event. A second halt is an event too.
@@ -45,13 +47,14 @@ def halt(store: Store, by: str, reason: str, clock: Callable[[], datetime], scop
     with switch.lock():
         order = Halt(reason=reason, by=by, at=clock(), state=scope.state)
         before, earlier = switch.file_state(), switch.read()
-        if before.state != scope.state:
+        if STRICTNESS[before.state] < STRICTNESS[scope.state]:
             switch.write(order)
             _record(store, scope.account, order)
             return f"{scope.subject} is {scope.verb}: {reason}"
-        again = order.model_copy(update={"reason": f"{reason}; it was {scope.verb} already: {before.reason}"})
+        verb = VERBS[before.state]
+        again = order.model_copy(update={"reason": f"{reason}; it was {verb} already: {before.reason}"})
         _record(store, scope.account, *([earlier] if earlier else []), again)
-        return f"{scope.subject} is {scope.verb} already: {before.reason}"
+        return f"{scope.subject} is {verb} already: {before.reason}"
 
 
 class StopOutcome(NamedTuple):

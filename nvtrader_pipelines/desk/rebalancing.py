@@ -40,6 +40,8 @@ def skip_reason(
         return trading.problem
     active = read_traded(store, account)
     traded = store.calendar_of(active.partition_key) if active else calendar
+    if traded != calendar and bot:
+        return f"the policy of the bot {bot} trades on {traded.name} since; restart `nvtrader ui`"
     if traded != calendar:
         return f"the active policy trades on {traded.name}, after whose sessions another schedule rebalances"
     if read_account(store.home, account).is_live:

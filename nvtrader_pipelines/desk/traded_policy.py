@@ -1,11 +1,11 @@
 """Policy that trades an account: the active one, or that with which its bot was started."""
 
-from datetime import date, datetime
+from datetime import date
 from typing import Literal, NamedTuple
 
 from nvtrader_pipelines.desk.account_access import read_account
-from nvtrader_pipelines.desk.bot_files import ACTIVE, BotSpec, read_bots
-from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
+from nvtrader_pipelines.desk.bot_files import ACTIVE, BotSpec, read_bot, read_bots
+from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_activation, read_active
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 
@@ -40,8 +40,8 @@ class BotStart(NamedTuple):
 
     bot: str
     policy: str  # as its file named it
+    activation: str  # event of the policy that it trades; empty: the active one
     since: date  # close from which its protections count
-    at: datetime
 
 
 def bot_of(store: Store, account: str) -> Bot | None:
@@ -81,7 +81,25 @@ def read_traded(store: Store, account: str) -> ActivePolicy | None:
         StorageError: as `bot_of` and `read_active`.
     """
     bot = bot_of(store, account)
-    return read_active(store, account, is_own=bot is not None and bot.spec.policy != ACTIVE)
+    if bot is None or bot.spec.policy == ACTIVE:
+        return read_active(store, account)
+    return None if bot.problem or bot.start is None else read_activation(store, bot.start.activation)
+
+
+def account_of_bot(store: Store, name: str) -> str:
+    """Account of a bot, also of one that was started and whose file cannot be used or is gone.
+
+    Raises:
+        NotFoundError: if there is no such bot.
+        StorageError: if its file is not valid, and it was never started.
+    """
+    try:
+        return read_bot(store.home, name).account
+    except StorageError:
+        for row in reversed(store.audit.rows()):
+            if row.kind == "started" and row.account and row.event.detail["bot"] == name:
+                return row.account
+        raise
 
 
 def require_own_policy(store: Store, account: str) -> None:
@@ -101,8 +119,11 @@ def require_own_policy(store: Store, account: str) -> None:
 
 
 def _last_start(store: Store, account: str) -> BotStart | None:
+    is_reset = False  # since: the account began anew
     for row in reversed(store.audit.rows()):
+        is_reset |= row.kind == "reset" and row.account == account
         if row.kind == "started" and row.account == account:
             detail = row.event.detail
-            return BotStart(detail["bot"], detail["policy"], date.fromisoformat(detail["since"]), row.event.at)
+            since = date.min if is_reset else date.fromisoformat(detail["since"])
+            return BotStart(detail["bot"], detail["policy"], detail["activation"], since)
     return None

@@ -16,7 +16,7 @@ from nvtrader_pipelines.evaluation.rolling import ROLLING_SESSIONS
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.market.panel import panel_digest
-from nvtrader_pipelines.promotion.active_policy import ActivePolicy, last_activation
+from nvtrader_pipelines.promotion.active_policy import ActivePolicy
 from nvtrader_pipelines.research.hand_over import experiment_file, is_winner, later_winner
 from nvtrader_pipelines.runs.run_tables import WALK_FORWARD
 from nvtrader_pipelines.storage.errors import StorageError
@@ -111,8 +111,8 @@ def check_account_drift(store: Store, account: str) -> RetrainingCheck | None:
     return _refuse_holdout(store, RetrainingCheck(key, as_of, calendar, growth < low, sentence))
 
 
-def check_regime_change(store: Store) -> RetrainingCheck | None:
-    """Check whether the active policy's market is in another regime than at the end of its experiment's tests.
+def check_regime_change(store: Store, account: str) -> RetrainingCheck | None:
+    """Check whether the market of an account's policy changed its regime since the tests of its experiment.
 
     The regimes are bull and bear market of the source's equal-weight index, as known at each session; the labels of
     `gold.regimes` look ahead and are not used. The tests are those of the experiment's newest run, so that one that was
@@ -122,7 +122,7 @@ def check_regime_change(store: Store) -> RetrainingCheck | None:
     Raises:
         StorageError: if the audit or the policy's experiment is damaged.
     """
-    active = last_activation(store)
+    active = read_traded(store, account)
     tested = _tested_experiments(store, [active.partition_key] if active else [])
     if tested.is_empty():
         return None

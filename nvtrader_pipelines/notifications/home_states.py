@@ -22,23 +22,23 @@ def waiting_plans(store: Store, _at: datetime) -> list[Notification]:
 
 
 def stale_data(store: Store, at: datetime) -> list[Notification]:
-    """Market of the active policy, if it lacks bars of the last session before today.
+    """Markets of policies that trade, if one lacks bars of the last session before today, each once.
 
     Accounts that a replay traded last do not count: only a person continues them.
     """
-    from nvtrader_pipelines.desk.rebalancing import replay_reason, stale_reason  # these take a second to import
-    from nvtrader_pipelines.promotion.active_policy import read_active
+    from nvtrader_pipelines.desk.rebalancing import market_end, replay_reason, stale_reason  # slow to import
+    from nvtrader_pipelines.desk.traded_policy import read_traded
 
-    active = read_active(store)
-    traded = [account for account in account_names(store.home) if replay_reason(store, account) is None]
-    if active is None or not traded:
-        return []
-    zone = store.calendar_of(active.partition_key).time_zone
-    today = (at - DELIVERY).astimezone(zone).date()
-    reason = stale_reason(store, active, traded[0], today)
-    if reason is None:
-        return []
-    return [Notification("stale_data", "active market", "the market data are stale", f"{reason}.")]
+    stale: dict[str, Notification] = {}
+    for account in account_names(store.home):
+        active = read_traded(store, account) if replay_reason(store, account) is None else None
+        if active is None:
+            continue
+        zone, (source, _) = store.calendar_of(active.partition_key).time_zone, market_end(store, active)
+        reason = stale_reason(store, active, account, (at - DELIVERY).astimezone(zone).date())
+        if reason is not None and source not in stale:
+            stale[source] = Notification("stale_data", source, "the market data are stale", f"{reason}.")
+    return list(stale.values())
 
 
 def kill_switch(store: Store, _at: datetime) -> list[Notification]:

@@ -10,7 +10,7 @@ from nvtrader_pipelines.desk.account_access import AccountInUse
 from nvtrader_pipelines.desk.account_checks import failing_checks
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.desk.rebalancing import market_end
-from nvtrader_pipelines.desk.traded_policy import read_traded
+from nvtrader_pipelines.desk.traded_policy import bot_of, read_traded
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
@@ -96,6 +96,18 @@ def wait_for_bars(store: Store, account: str, session: str | None) -> None:
             "deliver the bars, run the market job, and launch the rebalance again: it catches up"
         )
         raise dg.RetryRequested(MAX_WAITS, BAR_WAIT_SECONDS) from missing
+
+
+def require_same_bot(store: Store, account: str, name: str | None) -> None:
+    """Raise if a run was requested by a bot that trades its account no more.
+
+    Raises:
+        dagster.Failure: with the bot that does.
+    """
+    bot = bot_of(store, account)
+    if name is not None and (bot is None or bot.name != name):
+        trades = f"the bot {bot.name} trades" if bot else "no bot trades"
+        raise dg.Failure(f"{name} requested this run, but now {trades} the account {account}", allow_retries=False)
 
 
 def require_checks_passed(desk: Desk) -> None:

@@ -181,9 +181,8 @@ def account_drifted(
     context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store], desk: DeskResource
 ) -> dg.SensorResult:
     """Request one run per market state while the account is below the interval."""
-    current, bots = current_experiments(context.instance, store), read_bots(store.home).specs.values()
-    accounts = dict.fromkeys([desk.account, *(bot.account for bot in bots)])
-    checks = [check_account_drift(store, account) for account in accounts]
+    current = current_experiments(context.instance, store)
+    checks = [check_account_drift(store, account) for account in _traded_accounts(store, desk)]
     return retraining_requests(context, store, current, [check for check in checks if check])
 
 
@@ -191,10 +190,19 @@ def account_drifted(
     description="Bull market that became a bear market since the tests of the active policy's experiment, or the "
     "reverse (20 %): train the experiment again."
 )
-def regime_changed(context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store]) -> dg.SensorResult:
+def regime_changed(
+    context: dg.SensorEvaluationContext, store: dg.ResourceParam[Store], desk: DeskResource
+) -> dg.SensorResult:
     """Request one run per market state until a run of the experiment is tested in the present regime."""
-    current, check = current_experiments(context.instance, store), check_regime_change(store)
-    return retraining_requests(context, store, current, [check] if check else [])
+    current = current_experiments(context.instance, store)
+    checks = [check_regime_change(store, account) for account in _traded_accounts(store, desk)]
+    due = {check.partition_key: check for check in checks if check}  # several accounts may trade one experiment
+    return retraining_requests(context, store, current, list(due.values()))
+
+
+def _traded_accounts(store: Store, desk: DeskResource) -> list[str]:
+    """Accounts that schedules trade: that of `eod_rebalance`, and those of bots."""
+    return [*dict.fromkeys([desk.account, *(bot.account for bot in read_bots(store.home).specs.values())])]
 
 
 def retraining_requests(

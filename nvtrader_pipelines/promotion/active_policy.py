@@ -28,6 +28,7 @@ class ActivePolicy(BaseModel):
 
     model_config = ConfigDict(frozen=True)
     account: str | None = None  # that it trades; None: all
+    bot: str = ""  # that was started with it; empty: it is of the account, or of all
     partition_key: str  # experiment, name@hash8
     run_id: RunId
     policy: str  # account name in the evaluation
@@ -57,6 +58,7 @@ class ActivePolicy(BaseModel):
     def event(self) -> AuditEvent:
         """Audit event of the activation, equal for equal activations."""
         before = {"previous_run_id": self.previous_run_id, "previous_policy": self.previous_policy}
+        before |= {"bot": self.bot} if self.bot else {}
         account = [self.account] if self.account else []
         return AuditEvent(
             event_id=event_id("activated", *self.ref, self.sha256, self.activated_at.isoformat(), *account),
@@ -97,43 +99,59 @@ def activations(store: Store) -> list[AuditEvent]:
     return [row.event for row in store.audit.rows() if row.kind in ACTIVATIONS]
 
 
-def read_active(store: Store, account: str | None = None, *, is_own: bool = False) -> ActivePolicy | None:
+def read_active(store: Store, account: str | None = None) -> ActivePolicy | None:
     """Read the active policy of an account, or that of all; write a pointer file that differs from the latter.
-
-    One of its own was activated for the account itself.
 
     Raises:
         StorageError: as `last_activation`.
     """
-    active = last_activation(store, account, is_own=is_own)
-    is_of_all = not is_own and (active is None or active.account is None)
-    if is_of_all and find_pointer_difference(store, active):
+    active = last_activation(store, account)
+    if (active is None or active.account is None) and find_pointer_difference(store, active):
         mirror_pointer(store)
     return active
 
 
 def read_every_active(store: Store) -> list[ActivePolicy]:
-    """Read the active policies: that of all accounts, and those activated for one.
+    """Read the newest activation of all accounts, of each account, and of each bot.
 
     Raises:
         StorageError: as `last_activation`.
     """
-    accounts = {event.account for event in activations(store)}
-    active = [last_activation(store, account) for account in sorted(accounts, key=str)]
-    return list({policy.event.event_id: policy for policy in active if policy}.values())
+    return [_parse_activation(event) for event in newest_activations(store).values()]
 
 
-def last_activation(store: Store, account: str | None = None, *, is_own: bool = False) -> ActivePolicy | None:
+def newest_activations(store: Store) -> dict[tuple[str | None, str], AuditEvent]:
+    """Newest activation by account (None: all) and bot (empty: none)."""
+    return {(event.account, event.detail.get("bot", "")): event for event in activations(store)}
+
+
+def read_activation(store: Store, event: str) -> ActivePolicy:
+    """Read an activation by the id of its event.
+
+    Raises:
+        StorageError: if there is none, or this version cannot read it.
+    """
+    events = {one.event_id: one for one in activations(store)}
+    if event not in events:
+        raise StorageError(f"the audit must have the activation {event}, with which a bot was started, but lacks it")
+    return _parse_activation(events[event])
+
+
+def last_activation(store: Store, account: str | None = None) -> ActivePolicy | None:
     """Read the newest activation of all accounts, or of all and one account, and write nothing; None without any.
+
+    Those of bots do not count.
 
     Raises:
         StorageError: if the audit is damaged, or this version cannot read the activation.
     """
-    accounts = {account} if is_own else {None, account}
-    events = [event for event in activations(store) if event.account in accounts]
-    if not events:
-        return None
-    event = events[-1]
+    fitting = [
+        event for event in activations(store) if event.account in {None, account} and not event.detail.get("bot")
+    ]
+    return _parse_activation(fitting[-1]) if fitting else None
+
+
+def _parse_activation(event: AuditEvent) -> ActivePolicy:
     moved = {"sha256": event.detail.get("policies_sha256"), "activated_at": event.at}
     try:
         return ActivePolicy.model_validate({**event.model_dump(), **event.detail, **moved})

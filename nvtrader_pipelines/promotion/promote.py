@@ -17,6 +17,7 @@ from nvtrader_pipelines.promotion.active_policy import (
     ActivePolicy,
     activations,
     mirror_pointer,
+    newest_activations,
     read_active,
     read_replaceable,
 )
@@ -119,7 +120,7 @@ def activation_command(ref: PolicyRef) -> str:
 def mirror_active(store: Store) -> None:
     """Write every activation of the audit to its table, and mark the decisions that it carried out."""
     events = activations(store)
-    newest = {event.account: event for event in events}
+    newest = newest_activations(store).values()
     rows = [
         {
             **event.model_dump(include={"event_id", "run_id", "policy", "spec_hash", "by", "reason"}),
@@ -127,7 +128,7 @@ def mirror_active(store: Store) -> None:
             "snapshot_ids": json.dumps(dict(event.snapshot_ids), sort_keys=True),
             "activated_at": event.at,
             "account": event.account,
-            "active": event is newest[event.account],
+            "active": event in newest,
         }
         for event in events
     ]
@@ -276,7 +277,11 @@ def activate(
     candidate = new_activation(store, ref, by, reason, at, account)
     with file_lock(store.home.runtime / ".active_policy.lock"):
         before = read_replaceable(store, account)
-        if before is not None and (before.ref, before.sha256) == (candidate.ref, candidate.sha256):
+        if before is not None and (before.ref, before.sha256, before.account) == (
+            candidate.ref,
+            candidate.sha256,
+            account,
+        ):
             return before
         previous = {"previous_run_id": before.run_id, "previous_policy": before.policy} if before else {}
         active = candidate.model_copy(update=previous)

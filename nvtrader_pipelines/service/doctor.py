@@ -19,7 +19,13 @@ from nvtrader_pipelines.execution.brokers.account_spec import KEY_ID, SECRET_KEY
 from nvtrader_pipelines.feedback.decisions import find_refused_lines
 from nvtrader_pipelines.llm.endpoint import KEY_VARIABLE
 from nvtrader_pipelines.notifications.channels import DEFAULT_VARIABLE, read_channels
-from nvtrader_pipelines.promotion.active_policy import find_pointer_difference, last_activation, read_active_run
+from nvtrader_pipelines.promotion.active_policy import (
+    ActivePolicy,
+    find_pointer_difference,
+    last_activation,
+    read_active_run,
+    read_every_active,
+)
 from nvtrader_pipelines.promotion.eligibility import code_mismatch
 from nvtrader_pipelines.promotion.promote import read_gate
 from nvtrader_pipelines.promotion.recency import eligibility_message
@@ -144,8 +150,11 @@ def _require_policies(store: Store, partition_key: str, run_id: str) -> None:
 
 def check_kill_switch(store: Store) -> list[CheckResult]:
     """Check the kill switch; an engaged one is no problem, since a person engaged it."""
-    reason = store.switch.halt_reason()
-    return [CheckResult("kill switch", f"engaged: {reason}; {store.switch.remedy}" if reason else "not engaged")]
+    trading = store.switch.state()
+    engaged = {"halted": "engaged", "reducing": "reducing", "active": "not engaged"}[trading.state]
+    return [
+        CheckResult("kill switch", f"{engaged}: {trading.reason}; {store.switch.remedy}" if trading.reason else engaged)
+    ]
 
 
 def check_ui(store: Store) -> list[CheckResult]:
@@ -180,12 +189,16 @@ def check_language_model(store: Store) -> list[CheckResult]:
 
 
 def check_active_policy(store: Store) -> list[CheckResult]:
-    """Check the active policy: its files, its code, how long it may trade, and newer runs."""
-    active = last_activation(store)
-    if active is None:
-        return [CheckResult("active policy", "none yet: `nvtrader policies activate NAME`")]
+    """Check the active policies, of all accounts, of each and of bots, as `_check_activation` does."""
+    results = [result for active in read_every_active(store) for result in _check_activation(store, active)]
+    return results or [CheckResult("active policy", "none yet: `nvtrader policies activate NAME`")]
+
+
+def _check_activation(store: Store, active: ActivePolicy) -> list[CheckResult]:
+    """Check a policy that trades: its files, its code, how long it may trade, and newer runs."""
     run, newer = read_active_run(store, active), newer_run_message(store, active)
-    result = f"{active.policy} of run {active.run_id}, activated by {active.by} on {active.activated_at:%Y-%m-%d}"
+    of = f"the bot {active.bot}: " if active.bot else f"the account {active.account}: " if active.account else ""
+    result = f"{of}{active.policy} of run {active.run_id}, activated by {active.by} on {active.activated_at:%Y-%m-%d}"
     changed = ", ".join(store.policies.find_tampered_files(run)["file"])
     problem = f"files changed since the activation: {changed}; restore them" if changed else ""
     return [

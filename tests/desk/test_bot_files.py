@@ -73,6 +73,9 @@ def test_schedule_that_fires_is_valid(schedule):
     ("line", "place"),
     [
         ("schedule: 0 0 31 2 *", "schedule"),  # no such day
+        ("schedule: 0 0 31 2 1", "schedule"),  # refused by Dagster, like the next two
+        ("schedule: 0 0 * * 1,5#3", "schedule"),
+        ("schedule: '*/70 * * * *'", "schedule"),
         ("schedule: 60 18 * * *", "schedule"),
         ("schedule: 30 18 * *", "schedule"),
         ("schedule: 0 30 18 * * 1-5", "schedule"),  # with seconds

@@ -1,16 +1,19 @@
 """Bots that trade accounts: their start, their policy, and their protections."""
 
+import itertools
+from datetime import date, timedelta
+
 import pytest
 
 from nvtrader_pipelines.desk.bots import bot_status, list_bots, start_bot
 from nvtrader_pipelines.desk.halt import Scope, halt
 from nvtrader_pipelines.desk.rebalancing import skip_reason
-from nvtrader_pipelines.desk.traded_policy import bot_of, read_traded, require_own_policy
+from nvtrader_pipelines.desk.traded_policy import account_of_bot, bot_of, read_traded, require_own_policy
 from nvtrader_pipelines.execution.errors import ExecutionError, TradingHalted
 from nvtrader_pipelines.execution.journal import Journal
 from nvtrader_pipelines.execution.orders import order_id, plan_id_of
 from nvtrader_pipelines.market.calendar import NEW_YORK
-from nvtrader_pipelines.promotion.active_policy import read_active
+from nvtrader_pipelines.promotion.active_policy import read_active, read_every_active
 from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from tests.desk.desks import AT, add_account, days_of, desk, evening, make_active, states, trade
 from tests.promotion.activations import LATER
@@ -24,8 +27,13 @@ def write_bot(store, name="robo", **fields):
     (store.home.bots / f"{name}.yaml").write_text("\n".join(lines))
 
 
+SECONDS = itertools.count()
+
+
 def start(store, name="robo"):
-    return start_bot(store, name, "ann", "tried", lambda: evening(store))
+    """Start a bot a second after the one before."""
+    at = evening(store) + timedelta(seconds=next(SECONDS))
+    return start_bot(store, name, "ann", "tried", lambda: at)
 
 
 @pytest.fixture
@@ -44,12 +52,13 @@ def test_started_bot_trades_its_policy_on_its_account_alone(store):
     assert (status.state, status.policy, status.problem) == ("active", "small/seed-1", "")
     assert [read_traded(store, account).policy for account in ("coins", "paper")] == ["small/seed-1", "small"]
     make_active(store, trading_run(store), at=LATER)  # of all accounts, later
-    assert (read_active(store, "coins").account, read_traded(store, "coins").policy) == ("coins", "small/seed-1")
+    assert (read_active(store, "coins").policy, read_traded(store, "coins").policy) == ("small", "small/seed-1")
     with pytest.raises(StorageError, match="of its file"):
         require_own_policy(store, "coins")
     require_own_policy(store, "paper")
     trade(store, account="coins", at=evening(store))
     assert {state.policy for state in states(store, "coins")} == {"small/seed-1"}
+    assert trading_run(store).run_id in {active.run_id for active in read_every_active(store)}
     events = [(event.kind, event.by) for event in store.audit.events("coins") if event.session is None]
     assert events == [("activated", "ann"), ("started", "ann")]
 
@@ -168,3 +177,68 @@ def test_halt_of_one_account_leaves_the_bot_of_another(store):
     halt(store, "ann", "news", lambda: AT, Scope("other"))
     assert [(bot.bot, bot.state) for bot in list_bots(store)] == [("one", "active"), ("two", "halted")]
     assert skip_reason(store, "other", days_of(store)[-1], NEW_YORK, "two") is None  # its run records the halt
+
+
+def test_bot_trades_the_policy_of_its_file_whatever_was_active_before(store):
+    for policy in ("small/seed-1", "small", "small/seed-1"):  # small is active for all accounts
+        write_bot(store, policy=policy)
+        start(store)
+        assert (read_traded(store, "paper").policy, bot_status(store, "robo").problem) == (policy, "")
+    assert {active.bot for active in read_every_active(store)} == {"", "robo"}
+    write_bot(store)
+    start(store)
+    assert read_traded(store, "paper").policy == "small"  # as the gate decides
+
+
+def test_start_that_fails_to_be_recorded_changes_nothing(store, monkeypatch):
+    write_bot(store, policy="small/seed-1")
+    start(store)
+    before = store.audit.path.read_bytes()
+    write_bot(store, policy="small/seed-0")
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store.audit), "append", refuse)
+        with pytest.raises(StorageError):
+            start(store)
+    assert (store.audit.path.read_bytes(), read_traded(store, "paper")) == (before, None)
+    write_bot(store, policy="small/seed-1")
+    assert read_traded(store, "paper").policy == "small/seed-1"
+
+
+def refuse(*_):
+    raise StorageError("the disk is full")
+
+
+def test_catching_up_ends_at_the_deadline_of_the_tests(store, monkeypatch):
+    write_bot(store)
+    start(store)
+    *_, first, second, last = days_of(store)
+    trade(store, first, first, at=evening(store))
+    tested_to = trading_run(store).as_parent.window[1]
+    age = (
+        len(NEW_YORK.sessions(tested_to, second)) - 1
+        if second > tested_to
+        else 1 - len(NEW_YORK.sessions(second, tested_to))
+    )
+    monkeypatch.setattr("nvtrader_pipelines.desk.traded_market.MAX_TEST_AGE", age)
+    with pytest.raises(ExecutionError, match="tested within"):
+        trade(store, None, last, at=evening(store))
+    assert states(store)[-1].session == second
+
+
+def test_reset_account_counts_protections_from_its_new_opening(store):
+    write_bot(store)
+    start(store)
+    trade(store, at=evening(store))
+    start(store)
+    assert bot_of(store, "paper").start.since == states(store)[-1].session
+    desk(store, at=evening(store)).reset("ann", "again")
+    assert bot_of(store, "paper").start.since == date.min
+
+
+def test_bot_with_damaged_file_is_stopped_by_its_account(store):
+    write_bot(store)
+    start(store)
+    write_bot(store, schedule="never")
+    assert (account_of_bot(store, "robo"), list_bots(store)[0].account) == ("paper", "paper")
+    with pytest.raises(NotFoundError):
+        account_of_bot(store, "other")

@@ -61,5 +61,5 @@ def test_retraining_of_every_check_counts_sessions_of_the_market(store):
     days = [day.item() for day in read_panel(store.tables, "landing").sessions]
     write_index(store, [1.0] * len(days))
     (growth,) = check_market_growth(store, [read_active(store).partition_key])
-    checks = growth, check_regime_change(store), check_account_drift(store, "paper")
+    checks = growth, check_regime_change(store, "paper"), check_account_drift(store, "paper")
     assert [check.recent_sessions for check in checks] == [days[-5:]] * 3

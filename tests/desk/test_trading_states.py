@@ -49,6 +49,12 @@ def test_state_of_an_account_is_audited_with_it(store):
     assert store.tables.read(AUDIT)["account"].to_list() == ["coins"] * 3
 
 
+def test_reduction_does_not_loosen_a_halt(store):
+    halt(store, "ann", "news", clock, Scope("coins"))
+    assert "stopped already" in halt(store, "bob", "less", clock, Scope("coins", "reducing"))
+    assert store.switch_of("coins").state().state == "halted"
+
+
 def test_anything_at_the_path_of_an_account_halts_it_alone(store):
     store.home.trading_states.mkdir(parents=True)
     (store.home.trading_states / "coins").write_text("odd")

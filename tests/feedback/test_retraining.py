@@ -65,7 +65,7 @@ def test_holdout_is_never_due_since_it_trains_to_a_fixed_day(store):
     checks = [
         *check_market_growth(store, [fixed.partition_key]),
         check_account_drift(store, "paper"),
-        check_regime_change(store),
+        check_regime_change(store, "paper"),
     ]
     for check in checks:
         assert check is not None
@@ -141,7 +141,7 @@ def test_regime_change_is_due_until_a_run_is_tested_in_it(store):
 
 
 def is_regime_changed(store) -> bool:
-    check = check_regime_change(store)
+    check = check_regime_change(store, "paper")
     assert check is not None
     assert (check.partition_key, check.as_of) == (KEY, days_of(store)[-1])
     return check.is_due
@@ -150,14 +150,14 @@ def is_regime_changed(store) -> bool:
 def test_index_that_begins_after_the_tests_has_no_regime_change(store):
     land(store, N_SESSIONS + 21)
     write_index(store, [1.0] * 20 + [0.79])
-    assert check_regime_change(store) is None
+    assert check_regime_change(store, "paper") is None
 
 
 def test_home_without_active_policy_has_neither_drift_nor_regime(store):
     for file in store.home.audit.glob("*"):
         file.unlink()
     assert check_account_drift(store, "paper") is None
-    assert check_regime_change(store) is None
+    assert check_regime_change(store, "paper") is None
 
 
 def test_retraining_is_too_recent_for_four_sessions(store):

@@ -16,11 +16,13 @@ from nvtrader_pipelines.figures import account_figures, plan_figures, stages_fig
 from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_KEY
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
 from nvtrader_pipelines.orchestration.rebalance_steps import (
+    BOT,
     SESSION,
     audit_events_since,
     clear_plan,
     execute_due_sessions,
     require_checks_passed,
+    require_same_bot,
     retry_when_unavailable,
     wait_for_bars,
 )
@@ -52,6 +54,7 @@ def orders(
 ) -> dg.MaterializeResult:
     """Orders of the previous plan, from drifted holdings, sells first, each placed once."""
     trading = desk.of(store)
+    require_same_bot(store, desk.account, context.run.tags.get(BOT))
     require_checks_passed(trading)
     wait_for_bars(store, desk.account, context.run.tags.get(SESSION))
     execute_due_sessions(trading, progress.reporter(context), acknowledge=desk.acknowledges(store))

@@ -89,7 +89,7 @@ class Bots(Family):
         return self._restrict(bot, reason, reduce=False)
 
     def _restrict(self, bot: str, reason: str, *, reduce: bool) -> "HaltDocument":
-        from nvtrader_pipelines.desk.bot_files import read_bot
+        from nvtrader_pipelines.desk.traded_policy import account_of_bot
 
-        account = read_bot(self.store.home, bot).account
+        account = account_of_bot(self.store, bot)
         return WholeHome(self.opened).halt(reason=reason, account=account, reduce=reduce)

@@ -12,7 +12,7 @@ from nvtrader_pipelines.storage.read_sources import read_state
 ACTIONS: Mapping[State, Sequence[str]] = {  # that change something, by the state of the account alone
     "active": ("reduce", "stop"),
     "reducing": ("start", "stop"),
-    "halted": ("start", "reduce"),
+    "halted": ("start",),
 }
 N_LOCKS = 2  # protections in force that are shown at once
 

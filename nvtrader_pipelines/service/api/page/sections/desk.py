@@ -65,7 +65,7 @@ class PageAccount:
 def read_switch(shared: Context) -> Content:
     """Read the kill switch."""
     switch = shared.store.switch
-    values = {"halt": switch.read(), "halted": switch.halt_reason()}
+    values = {"halt": switch.read(), "trading": switch.state()}
     return Content({name: render(name, **values) for name in ("switch", "band")})
 
 
