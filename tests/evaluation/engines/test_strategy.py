@@ -18,7 +18,7 @@ def test_strategy_reaches_no_later_bar():
         arrays = (bars.sessions, bars.opens, bars.highs, bars.lows, bars.closes)
         assert {len(array) for array in arrays} == {number + 1}
         assert bar.session == MARKET.sessions[number].item() == bars.sessions[-1].item()
-        assert all(array.base is None for array in (*arrays, context.weights))
+        assert all(array.base is None for array in (*arrays, context.bar.account.weights))
         with pytest.raises(IndexError):
             bars.closes[number + 1]
         assert bar.close.tolist() == bars.closes[-1].tolist()
@@ -46,7 +46,7 @@ def test_context_shows_the_account_in_shares_and_money():
     seen = []
 
     def orders(context, number):
-        seen.append((context.cash, context.positions, context.equity, context.weights.tolist()))
+        seen.append((context.cash, context.positions, context.equity, context.bar.account.weights.tolist()))
         if number == 0:
             context.order("AAA", 30)
 
