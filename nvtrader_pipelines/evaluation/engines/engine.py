@@ -15,7 +15,6 @@ from nvtrader_pipelines.evaluation.engines.engine_account import (
     EngineAccount,
     EngineResult,
     TransitionAccount,
-    outcomes_of_trades,
 )
 from nvtrader_pipelines.evaluation.engines.ledger import LedgerSettings, ShareAccount
 from nvtrader_pipelines.evaluation.engines.strategy import (
@@ -93,7 +92,7 @@ class Vectorized(Engine):
         columns = path.sessions, path.equity, path.net_returns, path.drawdown, path.turnover, path.cost, path.cash
         orders = []
         for t, trades in zip(rows, path.trades, strict=True):
-            orders += outcomes_of_trades(panel, t, environment.fill != "same_close", trades)
+            orders += TransitionAccount.order_outcomes(panel, t, environment.fill != "same_close", trades)
         curve = pl.DataFrame(dict(zip(CURVE, columns, strict=True)), schema=CURVE)
         return EngineResult(curve, path.weights, pl.DataFrame(orders, schema=ORDERS, orient="row"))
 

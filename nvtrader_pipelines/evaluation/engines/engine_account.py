@@ -106,15 +106,15 @@ class TransitionAccount(EngineAccount):
         for k, figures in enumerate(zip(step.path[0].tolist(), turnover.tolist(), cost.tolist(), strict=True)):
             weights = hold(held, wanted, is_trading, holding_period(self._legs, at, k + 1), no_cost).weights[0]
             self.record_close(weights if figures[0] > 0.0 else opening_account(len(weights) - 1).weights, *figures)
-        self.orders += outcomes_of_trades(self.panel, int(at[0]), self._legs.fill != "same_close", done.trades[0])
+        self.orders += self.order_outcomes(self.panel, int(at[0]), self._legs.fill != "same_close", done.trades[0])
         return self.figures[-n_sessions:]
 
-
-def outcomes_of_trades(panel: MarketPanel, t: int, n_later: int, trades: FloatArray) -> list[OrderOutcome]:
-    """Orders of a decision at session `t` that fill `n_later` sessions later, from changes of weight (N+1,)."""
-    days = panel.sessions[[t, t + n_later]].tolist()
-    return [
-        OrderOutcome(*days, symbol, "buy" if change > 0.0 else "sell", None, None, None, change, "filled", "")
-        for symbol, change in zip(panel.symbols, trades[:-1].tolist(), strict=True)
-        if change
-    ]
+    @staticmethod
+    def order_outcomes(panel: MarketPanel, t: int, n_later: int, trades: FloatArray) -> list[OrderOutcome]:
+        """Orders of a decision at session `t` that fill `n_later` sessions later, from changes of weight (N+1,)."""
+        days = panel.sessions[[t, t + n_later]].tolist()
+        return [
+            OrderOutcome(*days, symbol, "buy" if change > 0.0 else "sell", None, None, None, change, "filled", "")
+            for symbol, change in zip(panel.symbols, trades[:-1].tolist(), strict=True)
+            if change
+        ]
