@@ -164,7 +164,7 @@ class ShareAccount(EngineAccount):
         self._paid += cost
         for k, request in enumerate(requests):
             reason = _reason(wanted[k], held[k], whole[k], filled[k])
-            self._record(request, t, reason, (float(filled[k]), float(prices[k]), float(changes[k])))
+            self._record(request, t, reason, float(filled[k]), float(prices[k]), float(changes[k]))
 
     def _wanted(
         self, requests: list[OrderRequest], prices: FloatArray, marks: FloatArray, t: int
@@ -233,15 +233,13 @@ class ShareAccount(EngineAccount):
         return self.panel.symbols.index(symbol)
 
     def _record(
-        self, request: OrderRequest, t: int, reason: str, fill: tuple[float, float | None, float] = (0.0, None, 0.0)
+        self, request: OrderRequest, t: int, reason: str, shares: float = 0.0, price: float = 0.0, change: float = 0.0
     ) -> None:
         """Record an order that ends in session `t`, with its shares, price and change of weight."""
-        shares, price, change = fill
-        on, at = self.panel.sessions[[self.t, t]].tolist()
+        days, symbol = self.panel.sessions[[self.t, t]].tolist(), self.panel.symbols[request.name]
         side = "sell" if (shares < 0.0 if shares else request.is_sale) else "buy"
-        status, price = ("filled", price) if shares else ("ended", None)
-        what = self.panel.symbols[request.name], side, abs(shares), price, request.limit, change
-        self.orders.append(OrderOutcome(on, at, *what, status, reason))
+        what = abs(shares), price if shares else None, request.limit, change, "filled" if shares else "ended", reason
+        self.orders.append(OrderOutcome(*days, symbol, side, *what))
 
 
 def _reason(wanted: float, held: float, whole: float, filled: float) -> str:

@@ -52,9 +52,8 @@ class StrategyContext(dict[str, Any]):
     @property
     def bar(self) -> Bar:
         """Last closed bar, and the account at its close, with its weights and its equity from 1."""
-        bars = self.history(1)
-        session = bars.sessions[0].item()
-        return Bar(session, bars.opens[0], bars.highs[0], bars.lows[0], bars.closes[0], self._account.account)
+        sessions, *prices = self.history(1)
+        return Bar(sessions[0].item(), *(price[0] for price in prices), account=self._account.account)
 
     @property
     def cash(self) -> float:
