@@ -157,9 +157,7 @@ def find_subject(store: Store, name: str, source: str | None = None) -> Backtest
     """
     kinds = [kind_of(member) for member in every_member(BacktestStrategy) if member is not RebalanceStrategy]
     if name == kind_of(RebalanceStrategy):
-        raise ValueError(
-            "rebalance trades to the weights of a policy; name the policy, as `nvtrader policies` lists it"
-        )
+        raise ValueError("rebalance trades the weights of a policy; name the policy, as `nvtrader policies` lists it")
     if name in kinds:
         panel = store.panels.read(MarketChoice(source=source or next(iter(store.panels.sources()), "sample")))
         return BacktestInput(name, TypeAdapter(BacktestStrategy).validate_python({"kind": name}), panel, EnvSpec())
