@@ -64,19 +64,17 @@ class EngineAccount(ABC):
 
     def result(self) -> EngineResult:
         """Figures, weights and orders of all sessions so far."""
-        curve, orders = (
-            pl.DataFrame(rows, schema=schema, orient="row")
-            for rows, schema in ((self.figures, CURVE), (self.orders, ORDERS))
-        )
-        return EngineResult(curve, np.array(self._weights).reshape(len(curve), len(self.panel.symbols) + 1), orders)
+        weights = np.array(self._weights).reshape(-1, len(self.panel.symbols) + 1)
+        curve = pl.DataFrame(self.figures, schema=CURVE, orient="row")
+        return EngineResult(curve, weights, pl.DataFrame(self.orders, schema=ORDERS, orient="row"))
 
     def record_close(self, weights: FloatArray, equity: float, turnover: float, cost: float) -> None:
         """Move to the next close, with its weights (N+1,), equity, and the session's turnover and cost."""
         before = self.figures[-1].equity if self.figures else 1.0
         self.t, self.peak = self.t + 1, max(self.peak, equity)
-        net_return = equity / before - 1.0 if before > 0.0 else 0.0
-        traded = 1.0 - equity / self.peak, turnover, cost, float(weights[-1])
-        self.figures.append(SessionFigures(self.panel.sessions[self.t].item(), equity, net_return, *traded))
+        session, net_return = self.panel.sessions[self.t].item(), equity / before - 1.0 if before > 0.0 else 0.0
+        drawdown, cash = 1.0 - equity / self.peak, float(weights[-1])
+        self.figures.append(SessionFigures(session, equity, net_return, drawdown, turnover, cost, cash))
         self._weights.append(weights)
 
 
