@@ -4,15 +4,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import date
 
-import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.components.document import Document, PartialDocument
 from nvtrader_pipelines.desk.account_facts import AccountFacts, draw_account, find_backtest
 from nvtrader_pipelines.desk.account_snapshot import format_finding
-from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, turnover_per_year
-from nvtrader_pipelines.evaluation.short_samples import sharpe_interval
-from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED, max_drawdown, total_return
+from nvtrader_pipelines.evaluation.short_samples import account_figures
+from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED
 from nvtrader_pipelines.execution.audit import EventKind
 from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.plan_records import PlanRecord
@@ -115,19 +113,12 @@ def _figures(store: Store, states: Sequence[AccountState]) -> dict[str, float | 
     """Statistics of the sessions; annualized ones are null for a short sample."""
     if not states:
         return {}
-    returns, turnover, cost = (
-        np.array([getattr(s, name) for s in states]) for name in ("net_return", "turnover", "cost")
-    )
-    whole: dict[str, float | None] = {"total_return": total_return(returns), "max_drawdown": max_drawdown(returns)}
-    if len(states) < MIN_ANNUALIZED:
-        return whole | dict.fromkeys(("sharpe", "sharpe_low", "sharpe_high", "turnover_per_year", "cost_per_year"))
-    source = store.ledger.run(states[-1].run_id).source
-    periods_per_year = store.read_calendars().of(source).periods_per_year
-    return whole | {
-        **sharpe_interval("sharpe", returns, periods_per_year),
-        "turnover_per_year": turnover_per_year(turnover, periods_per_year),
-        "cost_per_year": cost_per_year(cost, periods_per_year),
-    }
+    sessions = pl.DataFrame({name: [getattr(s, name) for s in states] for name in ("net_return", "turnover", "cost")})
+    periods_per_year = 1  # without effect on a short sample
+    if len(states) >= MIN_ANNUALIZED:
+        source = store.ledger.run(states[-1].run_id).source
+        periods_per_year = store.read_calendars().of(source).periods_per_year
+    return account_figures(sessions, periods_per_year)
 
 
 def _plan_counts(records: Sequence[PlanRecord]) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -32,9 +32,3 @@ class BacktestSettings(Component):
         Field(description="Picture of equity to write, .png or .svg; default: none."),
         Flags(("--output", "-o")),
     ] = None
-
-    @property
-    def engine_fields(self) -> dict[str, Any]:
-        """Fields of the engine that are set."""
-        fields = {"kind": self.engine, "timing": self.timing, "whole_shares": self.whole_shares}
-        return {name: value for name, value in fields.items() if value}

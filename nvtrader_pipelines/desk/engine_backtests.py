@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from pydantic import TypeAdapter
+from pydantic import RootModel, TypeAdapter
 
-from nvtrader_pipelines.components.component import Component, kind_of
+from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.components.document import Document, rows_of
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.components.family import every_member
@@ -17,7 +17,6 @@ from nvtrader_pipelines.desk.backtest_settings import BacktestSettings
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.fill_timing import resolve_fill
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, turnover_per_year
 from nvtrader_pipelines.evaluation.engines import (
     BacktestEngine,
     BacktestStrategy,
@@ -30,8 +29,7 @@ from nvtrader_pipelines.evaluation.engines.bars import market_bars
 from nvtrader_pipelines.evaluation.engines.engine_account import EngineResult
 from nvtrader_pipelines.evaluation.engines.ledger import TOLERANCE
 from nvtrader_pipelines.evaluation.shared_sessions import shared_curves
-from nvtrader_pipelines.evaluation.short_samples import sharpe_interval
-from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED
+from nvtrader_pipelines.evaluation.short_samples import account_figures
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.figures import comparison_figure
 from nvtrader_pipelines.market.panel import MarketPanel, Window
@@ -92,12 +90,6 @@ class BacktestDocument(Document):
     picture: Path | None
 
 
-class _EngineChoice(Component):
-    """Engine of a back-test."""
-
-    engine: BacktestEngine
-
-
 @dataclass(eq=False)
 class RecordedPolicy:
     """Policy whose decisions are recorded by session: a second account gets the same."""
@@ -130,8 +122,8 @@ class BacktestInput:
             ValueError: if it begins before the first session that may be traded, or has no session.
         """
         days = self.panel.sessions
-        begin = self.first if first is None else int(np.searchsorted(days, np.datetime64(first))) - 1
-        end = len(days) - 1 if last is None else int(np.searchsorted(days, np.datetime64(last), side="right")) - 1
+        begin = self.first if first is None else self.panel.index_of(np.datetime64(first)) - 1
+        end = len(days) - 1 if last is None else self.panel.index_of(np.datetime64(last) + 1) - 1
         if begin < self.first or end <= begin:
             raise ValueError(
                 f"a back-test of {self.name} needs sessions from {days[self.first + 1]} to {days[-1]}, but was given "
@@ -147,8 +139,10 @@ def backtest_on_engine(store: Store, name: str, settings: BacktestSettings) -> B
         StorageError: if there is no such strategy, policy or engine, or no panel of the source.
         ValueError: if the engine cannot run it, or the window has no session.
     """
-    choice = validate_document({"engine": settings.engine_fields}, _EngineChoice, "the engine is not valid")
-    subject, engine = find_subject(store, name, settings.source), choice.engine
+    fields = {"kind": settings.engine, "timing": settings.timing, "whole_shares": settings.whole_shares}
+    written = {name: value for name, value in fields.items() if value}
+    engine = validate_document(written, RootModel[BacktestEngine], "the engine is not valid").root
+    subject = find_subject(store, name, settings.source)
     if isinstance(engine, EventDriven):
         engine = engine.model_copy(update={"first_closes": read_first_closes(store, subject.panel)})
     return run_backtest(subject, engine, subject.window(settings.first, settings.last), settings.output)
@@ -163,9 +157,7 @@ def find_subject(store: Store, name: str, source: str | None = None) -> Backtest
     """
     kinds = [kind_of(member) for member in every_member(BacktestStrategy) if member is not RebalanceStrategy]
     if name == kind_of(RebalanceStrategy):
-        raise ValueError(
-            "rebalance trades to the weights of a policy; name the policy, as `nvtrader policies` lists it"
-        )
+        raise ValueError("rebalance trades the weights of a policy; name the policy, as `nvtrader policies` lists it")
     if name in kinds:
         panel = store.panels.read(MarketChoice(source=source or next(iter(store.panels.sources()), "sample")))
         return BacktestInput(name, TypeAdapter(BacktestStrategy).validate_python({"kind": name}), panel, EnvSpec())
@@ -197,57 +189,37 @@ def run_backtest(
     Raises:
         ValueError: if the engine cannot run the strategy or policy.
     """
-    panel, decider, walked = subject.panel, subject.decider, None
-    if isinstance(engine, EventDriven) and not isinstance(decider, Strategy):
+    panel, decider, year = subject.panel, subject.decider, subject.panel.calendar.periods_per_year
+    if isinstance(decider, Strategy) or not isinstance(engine, EventDriven):
+        result = engine.run(panel, subject.environment, decider, window)
+        curves, difference, note = {subject.name: result.curve}, None, ""
+    else:
         decider = RecordedPolicy(decider)
-    result = engine.run(panel, subject.environment, decider, window)
-    if isinstance(decider, RecordedPolicy):
-        walked = Walk().run(panel, subject.environment, decider, window).curve
-    if picture:
-        accounts = [(subject.name, result.curve), *([] if walked is None else [("walk", walked)])]
-        rows = pl.concat([one.select(pl.lit(name).alias("account"), "session", "net_return") for name, one in accounts])
-        title = f"{subject.name} on {engine.kind}, {rows['session'].min()} to {rows['session'].max()}"
-        curves = shared_curves(rows, panel.calendar.periods_per_year)
-        write_picture(picture, comparison_figure(curves, title, f"On {panel.source}, net of costs."))
-    return _describe(subject, engine, result, walked, picture)
-
-
-def _describe(
-    subject: BacktestInput,
-    engine: BacktestEngine,
-    result: EngineResult,
-    walked: pl.DataFrame | None,
-    picture: Path | None,
-) -> BacktestDocument:
-    """Describe a result, and its difference to the curve of the same decisions in `walk`."""
-    curve, year, n_filled = (
-        result.curve,
-        subject.panel.calendar.periods_per_year,
-        result.orders.filter(status="filled").height,
-    )
-    equity, is_long = curve["equity"][-1], len(curve) >= MIN_ANNUALIZED
-    difference, note = None, ""
-    if walked is not None and isinstance(engine, EventDriven):
-        difference = CAPITAL * (equity - walked["equity"][-1])
+        result, walked = (each.run(panel, subject.environment, decider, window) for each in (engine, Walk()))
+        curves = {subject.name: result.curve, "walk": walked.curve}
+        difference = CAPITAL * (result.curve["equity"][-1] - walked.curve["equity"][-1])
         note = f"{difference:+,.2f} to the same decisions in walk: {_gap(subject, engine)}"
+    curve, n_filled = result.curve, result.orders.filter(status="filled").height
+    first, last = curve["session"][0], curve["session"][-1]
+    if picture:
+        rows = pl.concat(one.select("session", "net_return", account=pl.lit(name)) for name, one in curves.items())
+        title = f"{subject.name} on {engine.kind}, {first} to {last}"
+        shown = comparison_figure(shared_curves(rows, year), title, f"On {panel.source}, net of costs.")
+        write_picture(picture, shown)
     return BacktestDocument(
         name=subject.name,
         engine=engine.kind,
-        source=subject.panel.source,
-        first_session=curve["session"][0],
-        last_session=curve["session"][-1],
+        source=panel.source,
+        first_session=first,
+        last_session=last,
         n_sessions=len(curve),
-        equity=CAPITAL * equity,
-        total_return=equity - 1.0,
-        **sharpe_interval("sharpe", curve["net_return"].to_numpy(), year),
-        max_drawdown=float(curve["drawdown"].to_numpy().max()),
-        turnover_per_year=turnover_per_year(curve["turnover"].to_numpy(), year) if is_long else None,
-        cost_per_year=cost_per_year(curve["cost"].to_numpy(), year) if is_long else None,
+        equity=CAPITAL * curve["equity"][-1],
+        **account_figures(curve, year),
         n_orders=len(result.orders),
         n_filled=n_filled,
         n_ended=len(result.orders) - n_filled,
         reasons=frequent_reasons(result.orders),
-        positions=final_positions(subject.panel, engine, result),
+        positions=final_positions(panel, engine, result),
         walk_difference=difference,
         note=note,
         picture=picture,
@@ -272,17 +244,10 @@ def frequent_reasons(orders: pl.DataFrame) -> tuple[OrderReason, ...]:
 
 def final_positions(panel: MarketPanel, engine: BacktestEngine, result: EngineResult) -> tuple[EnginePosition, ...]:
     """Positions at the last close, largest weight first."""
-    last, weights = result.curve.row(-1, named=True), result.weights[-1, :-1]
-    values, closes = CAPITAL * last["equity"] * weights, None
+    (day, equity), weights = result.curve.select("session", "equity").row(-1), result.weights[-1, :-1]
+    values, shares = CAPITAL * equity * weights, None
     if isinstance(engine, EventDriven):
-        closes = market_bars(panel, engine.first_closes).closes[panel.index_of(np.datetime64(last["session"]))]
-    return tuple(
-        EnginePosition(
-            symbol=panel.symbols[j],
-            shares=None if closes is None else round(float(values[j] / closes[j]), 6),
-            weight=float(weights[j]),
-            value=float(values[j]),
-        )
-        for j in np.argsort(-weights, kind="stable")
-        if abs(weights[j]) > TOLERANCE
-    )
+        shares = np.round(values / market_bars(panel, engine.first_closes).closes[panel.index_of(day)], 6)
+    rows = pl.DataFrame({"symbol": panel.symbols, "weight": weights, "value": values}).with_columns(shares=shares)
+    held = rows.filter(pl.col("weight").abs() > TOLERANCE).sort("weight", descending=True, maintain_order=True)
+    return rows_of(EnginePosition, held)

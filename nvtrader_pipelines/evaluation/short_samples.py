@@ -8,8 +8,15 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from nvtrader_pipelines.evaluation.account_statistics import cost_per_year, turnover_per_year
 from nvtrader_pipelines.evaluation.intervals import lo_interval
-from nvtrader_pipelines.evaluation.statistics import MIN_ANNUALIZED, UndefinedStatisticError, sharpe_ratio
+from nvtrader_pipelines.evaluation.statistics import (
+    MIN_ANNUALIZED,
+    UndefinedStatisticError,
+    max_drawdown,
+    sharpe_ratio,
+    total_return,
+)
 
 _BOUNDED = ("sharpe", "sharpe_difference", "information_ratio")  # figures with an interval
 ANNUALIZED = (
@@ -37,6 +44,19 @@ def sharpe_interval(name: str, returns: NDArray[np.float64], periods_per_year: i
         return dict(zip(names, astuple(lo_interval(returns, periods_per_year)), strict=True))
     except UndefinedStatisticError:
         return dict.fromkeys(names) | {name: sharpe_ratio(returns, periods_per_year)}
+
+
+def account_figures(sessions: pl.DataFrame, periods_per_year: int) -> dict[str, Any]:
+    """Statistics of an account's net returns, turnover and costs; annualized ones are null for a short sample."""
+    returns, turnover, cost = (sessions[name].to_numpy() for name in ("net_return", "turnover", "cost"))
+    is_long = len(returns) >= MIN_ANNUALIZED
+    return {
+        "total_return": total_return(returns),
+        **sharpe_interval("sharpe", returns, periods_per_year),
+        "max_drawdown": max_drawdown(returns),
+        "turnover_per_year": turnover_per_year(turnover, periods_per_year) if is_long else None,
+        "cost_per_year": cost_per_year(cost, periods_per_year) if is_long else None,
+    }
 
 
 def mask_short(rows: pl.DataFrame) -> pl.DataFrame:

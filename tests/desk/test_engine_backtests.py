@@ -34,25 +34,20 @@ def store(evaluated_home):
 
 
 @pytest.fixture(scope="module")
-def runs(evaluated_home):
-    return Runs(OpenHome(Store(evaluated_home), "ann", is_quiet=True))
+def runs(store):
+    return Runs(OpenHome(store, "ann", is_quiet=True))
 
 
 @pytest.mark.parametrize(
-    ("engine", "equity", "difference", "reason"),
+    ("timing", "whole_shares", "equity", "difference", "reason"),
     [  # half of 1,000,000 is 5,000 shares at the close of 100, which cost 550,000 at the open of 110
-        (EventDriven(), 450_000.0 + 5_000 * 121.0, 5_000.0, "fill at the next open, so it is the gap in between"),
-        (EventDriven(timing="next_open"), 1_050_000.0, 0.0, "it is rounding, and costs where a name has no price"),
-        (
-            EventDriven(timing="next_open", whole_shares=True),
-            1_000_000.0 + 4_545 * 11.0,
-            -5.0,
-            "it is rounding, and costs where a name has no price",
-        ),
+        ("next", False, 450_000.0 + 5_000 * 121.0, 5_000.0, "fill at the next open, so it is the gap in between"),
+        ("next_open", False, 1_050_000.0, 0.0, "it is rounding, and costs where a name has no price"),
+        ("next_open", True, 1_000_000.0 + 4_545 * 11.0, -5.0, "it is rounding, and costs where a name has no price"),
     ],
-    ids=["sized at the close", "sized at the fill", "whole shares"],
 )
-def test_difference_to_walk_is_the_gap_to_the_fill(engine, equity, difference, reason):
+def test_difference_to_walk_is_the_gap_to_the_fill(timing, whole_shares, equity, difference, reason):
+    engine = EventDriven(timing=timing, whole_shares=whole_shares)
     panel = hand_made([(110.0, 121.0, 110.0, 121.0)], [(121.0, 121.0, 121.0, 121.0)])
     half = WeightsPolicy(panel.sessions[:1], np.array([[0.5, 0.5]]))  # decides once: a second account gets the same
     document = run_backtest(BacktestInput("half", half, panel, FREE, note=NO_LOSSES), engine, (0, 2))
@@ -90,13 +85,11 @@ def test_policy_trades_from_its_first_test_session_as_in_account_backtests(store
 
 
 def test_shares_are_of_the_prices_in_the_store(store, runs):
-    prices = read_prices(store.tables, find_subject(store, "limit_reversion").panel).last_closes[-1]
-    document = runs.backtest("limit_reversion")
+    panel, document = find_subject(store, "limit_reversion").panel, runs.backtest("limit_reversion")
+    prices = dict(zip(panel.symbols, read_prices(store.tables, panel).last_closes[-1], strict=True))
     assert (document.source, document.positions != ()) == ("landing", True)
-    panel = find_subject(store, "limit_reversion").panel
     for position in document.positions:
-        price = prices[panel.symbols.index(position.symbol)]
-        assert position.shares * price == pytest.approx(position.value, rel=1e-4)
+        assert position.shares * prices[position.symbol] == pytest.approx(position.value, rel=1e-4)
 
 
 def test_first_close_of_a_later_listing_leads_to_its_first_bar(store, monkeypatch):
@@ -107,7 +100,7 @@ def test_first_close_of_a_later_listing_leads_to_its_first_bar(store, monkeypatc
     monkeypatch.setattr(engine_backtests, "read_prices", lambda *_: replace(prices, closes=closes))
     late = replace(panel, close_returns=returns)
     firsts = read_first_closes(store, late)
-    assert list(firsts) == [panel.symbols[0], panel.symbols[1]]
+    assert list(firsts) == [*panel.symbols[:2]]
     assert firsts[panel.symbols[0]] == closes[0, 0]
     assert market_bars(late, firsts).closes[50:, 1] == pytest.approx(closes[50:, 1], rel=1e-4)
 
@@ -145,7 +138,5 @@ def test_command_writes_the_document_and_its_picture(evaluated_home, command, ru
     ],
 )
 def test_backtest_that_cannot_be_is_refused(runs, name, settings, error):
-    with pytest.raises(
-        error, match=r"did you mean|name the policy|choose|lists? a source|allowed are|leave it out|end"
-    ):
+    with pytest.raises(error, match=r"did you mean|name the policy|choose|a source|allowed are|leave it|end"):
         runs.backtest(name, settings)

@@ -5,10 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from nvtrader_pipelines.components.family import Family
-from nvtrader_pipelines.evaluation.engines.bars import Bar, Bars
-from nvtrader_pipelines.evaluation.engines.engine import Engine
-from nvtrader_pipelines.evaluation.engines.engine_account import EngineAccount, EngineResult
-from nvtrader_pipelines.evaluation.engines.event_driven import EventDriven
+from nvtrader_pipelines.evaluation.engines.bars import Bar
+from nvtrader_pipelines.evaluation.engines.engine import Engine, EventDriven, Vectorized, Walk
 from nvtrader_pipelines.evaluation.engines.strategy import (
     LimitReversion,
     RebalanceStrategy,
@@ -17,7 +15,6 @@ from nvtrader_pipelines.evaluation.engines.strategy import (
     StrategyContext,
     StrategyFunction,
 )
-from nvtrader_pipelines.evaluation.engines.transition_engines import Vectorized, Walk
 
 BacktestEngine = Annotated[Vectorized | Walk | EventDriven, Field(discriminator="kind"), Family("engines")]
 BacktestStrategy = Annotated[RebalanceStrategy | LimitReversion, Field(discriminator="kind"), Family("strategies")]
@@ -27,11 +24,8 @@ __all__ = [
     "BacktestEngine",
     "BacktestStrategy",
     "Bar",
-    "Bars",
     "BaseBacktestEngine",
     "Engine",
-    "EngineAccount",
-    "EngineResult",
     "EventDriven",
     "LimitReversion",
     "RLAgentBridge",

@@ -1,9 +1,8 @@
 """Bars of adjusted prices, built from the returns of a panel."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from datetime import date
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,8 +25,7 @@ class Bar(NamedTuple):
     account: Account
 
 
-@dataclass(frozen=True, eq=False)
-class Bars:
+class Bars(NamedTuple):
     """Adjusted prices of S sessions; a name without a price has its last known one."""
 
     sessions: NDArray[np.datetime64]  # (S,)
@@ -36,10 +34,10 @@ class Bars:
     lows: FloatArray  # (S, N)
     closes: FloatArray  # (S, N)
 
-    def history(self, t: int, n: int) -> Self:
+    def history(self, t: int, n: int) -> "Bars":
         """Return copies of the last `n` bars up to session `t`; fewer where the market begins later."""
-        rows = slice(max(0, t + 1 - n), t + 1)
-        return type(self)(*(getattr(self, field.name)[rows].copy() for field in fields(self)))
+        rows, (sessions, *prices) = slice(max(0, t + 1 - n), t + 1), self
+        return Bars(sessions[rows].copy(), *(price[rows].copy() for price in prices))
 
 
 def market_bars(panel: MarketPanel, first_closes: Mapping[str, float]) -> Bars:

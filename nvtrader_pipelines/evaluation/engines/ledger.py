@@ -1,12 +1,14 @@
 """Account of shares and cash: orders, their fills within a bar, and the value at its close."""
 
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, PositiveFloat
 
 from nvtrader_pipelines.components.arrays import FloatArray
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.envs.account import Account, opening_account
 from nvtrader_pipelines.envs.fill_timing import resolve_fill
@@ -21,13 +23,13 @@ TOLERANCE = 1e-12  # of the account's value: purchases that exceed the cash by l
 SHARE_ROUNDING = 1e-6  # of a share: missing by rounding only
 
 
-class LedgerSettings(NamedTuple):
-    """How an account of shares trades; the fields of `EventDriven`."""
+class LedgerSettings(Component):
+    """Orders, shares and prices of an account of shares and cash."""
 
-    timing: Literal["next", "next_open"]
-    whole_shares: bool
-    capital: float
-    first_closes: dict[str, float]
+    timing: Literal["next", "next_open"] = "next"  # target weights are sized at the decision's close, or at the open
+    whole_shares: bool = False
+    capital: PositiveFloat = 1_000_000.0  # account currency
+    first_closes: dict[str, PositiveFloat] = Field(default={})  # of the panel's first session, else near 100
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,10 @@ class ShareAccount(EngineAccount):
     A name's losses are not counted: timings that need them see none.
     """
 
-    def __init__(self, panel: MarketPanel, environment: EnvSpec, t: int, settings: LedgerSettings) -> None:
+    def __init__(self, panel: MarketPanel, environment: EnvSpec, t: int, spec: LedgerSettings) -> None:
         super().__init__(panel, t)
-        self._settings, self.bars = settings, market_bars(panel, settings.first_closes)
-        self.cash, self.shares = settings.capital, np.zeros(len(panel.symbols))  # account currency; (N,)
+        self._spec, self.bars = spec, market_bars(panel, spec.first_closes)
+        self.cash, self.shares = spec.capital, np.zeros(len(panel.symbols))  # account currency; (N,)
         self._fills_at_open = resolve_fill(environment.fill, panel) == "next_open"
         self._cost = total_cost(environment.cost_models, panel)
         self._requests: list[OrderRequest] = []
@@ -66,7 +68,7 @@ class ShareAccount(EngineAccount):
         """State at the last close."""
         recent = [0.0] * RECENT_SESSIONS + [row.net_return for row in self.figures[-RECENT_SESSIONS:]]
         weights = self._weights_at(self.bars.closes[self.t])
-        return Account(weights, self.value / self._settings.capital, self.peak, np.array(recent[-RECENT_SESSIONS:]))
+        return Account(weights, self.value / self._spec.capital, self.peak, np.array(recent[-RECENT_SESSIONS:]))
 
     def order(self, symbol: str, shares: float, limit: float | None = None) -> None:
         """Order shares, negative to sell, for the next bar; at the market without a limit.
@@ -88,7 +90,7 @@ class ShareAccount(EngineAccount):
         for earlier in [each for each in self._requests if each.name == j and each.weight is not None]:
             self._requests.remove(earlier)
             self._record(earlier, self.t, "replaced by a later target")
-        self._requests.append(self._sized(request, closes) if self._settings.timing == "next" else request)
+        self._requests.append(self._sized(request, closes) if self._spec.timing == "next" else request)
 
     def trade(self, target: FloatArray | None, n_sessions: int) -> list[SessionFigures]:
         """Order target weights (N+1,), or nothing for None, and hold; returns the figures of each close."""
@@ -113,12 +115,12 @@ class ShareAccount(EngineAccount):
         priced = [request for request in requests if has_price[request.name]]
         market = [request for request in priced if request.limit is None]
         limited = [self._sized(request, opens) for request in priced if request.limit is not None]
-        at_open = [request for request in limited if _is_reached(request, opens[request.name])]
+        at_open = [r for r in limited if np.sign(r.shares) * (opens[r.name] - (r.limit or 0.0)) <= 0.0]  # or better
         self._fill([*market, *at_open] if self._fills_at_open else at_open, t, opens)
         self._fill_within([request for request in limited if request not in at_open], t)
         self._fill([] if self._fills_at_open else market, t, closes)
-        equity = self._value_at(closes) / self._settings.capital
-        self.record_close(self._weights_at(closes), equity, (self._turnover, self._paid))
+        equity = self._value_at(closes) / self._spec.capital
+        self.record_close(self._weights_at(closes), equity, self._turnover, self._paid)
 
     def _fill_within(self, requests: list[OrderRequest], t: int) -> None:
         """Fill limit orders that the bar's range reaches, at their limits; the others end.
@@ -143,12 +145,10 @@ class ShareAccount(EngineAccount):
             return
         names = np.array([request.name for request in requests])
         prices = np.array([request.limit if at_limits else marks[request.name] for request in requests])
-        wanted, planned = self._wanted(requests, t, marks)
+        wanted, planned = self._wanted(requests, prices, marks, t)
 
         def changes_of(shares: FloatArray) -> FloatArray:
-            if planned is not None and np.array_equal(shares, wanted):
-                return planned
-            return shares * prices / value
+            return np.where(shares == wanted, planned, shares * prices / value)
 
         held = self._cut_to_holdings(names, wanted)
         whole = self._whole(held)
@@ -164,30 +164,26 @@ class ShareAccount(EngineAccount):
         self._paid += cost
         for k, request in enumerate(requests):
             reason = _reason(wanted[k], held[k], whole[k], filled[k])
-            self._record(request, t, reason, (float(filled[k]), float(prices[k]), float(changes[k])))
+            self._record(request, t, reason, float(filled[k]), float(prices[k]), float(changes[k]))
 
-    def _wanted(self, requests: list[OrderRequest], t: int, marks: FloatArray) -> tuple[FloatArray, FloatArray | None]:
-        """Shares (K,) of orders, and changes of weight (K,) if all size target weights at marks (N,).
+    def _wanted(
+        self, requests: list[OrderRequest], prices: FloatArray, marks: FloatArray, t: int
+    ) -> tuple[FloatArray, FloatArray]:
+        """Shares (K,) of orders, of target weights at marks (N,), and their changes of weight (K,) before costs.
 
         The cost is taken pro rata from what is bought, as by the environment's transition.
         """
-        wanted = np.array([request.shares for request in requests])
-        sized = np.isnan(wanted)
-        if not sized.any():
-            return wanted, None
-        targets = [request for request in requests if np.isnan(request.shares)]
-        names, weights = np.array([r.name for r in targets]), np.array([r.weight or 0.0 for r in targets])
-        value = self._value_at(marks)
-        before = self.shares * marks / value
-        executed = before.copy()
-        executed[names] = np.maximum(weights, 0.0)
-        room, total = max(0.0, 1.0 - np.delete(before, names).sum()), executed[names].sum()
-        executed[names] *= room / total if total > room else 1.0
-        planned = (executed - before)[names]
-        short = np.minimum(weights, 0.0)  # cut to what is held, with a reason
-        after = executed[names] * (1.0 - self._cost_of(names, planned, t)) + short
-        wanted[sized] = after * value / marks[names] - self.shares[names]
-        return wanted, planned if sized.all() else None
+        value, wanted = self._value_at(marks), np.array([request.shares for request in requests])
+        planned, targets = wanted * prices / value, [request for request in requests if np.isnan(request.shares)]
+        if targets:
+            names, weights = np.array([r.name for r in targets]), np.array([r.weight or 0.0 for r in targets])
+            before, executed = self.shares * marks / value, np.maximum(weights, 0.0)
+            room, total = max(0.0, 1.0 - np.delete(before, names).sum()), executed.sum()
+            executed *= room / total if total > room else 1.0
+            planned[np.isnan(wanted)] = changes = executed - before[names]
+            after = executed * (1.0 - self._cost_of(names, changes, t)) + np.minimum(weights, 0.0)  # below 0: cut later
+            wanted[np.isnan(wanted)] = after * value / marks[names] - self.shares[names]
+        return wanted, planned
 
     def _cut_to_holdings(self, names: NDArray[np.int64], wanted: FloatArray) -> FloatArray:
         """Shares (K,) of orders with sales cut to what is held, in order."""
@@ -199,7 +195,7 @@ class ShareAccount(EngineAccount):
 
     def _whole(self, shares: FloatArray) -> FloatArray:
         """Shares (K,), truncated if the account trades whole ones."""
-        return np.trunc(shares + np.copysign(SHARE_ROUNDING, shares)) if self._settings.whole_shares else shares
+        return np.trunc(shares + np.copysign(SHARE_ROUNDING, shares)) if self._spec.whole_shares else shares
 
     def _by_name(self, names: NDArray[np.int64], changes: FloatArray) -> FloatArray:
         """Sums (N,) of changes (K,) by name."""
@@ -237,21 +233,13 @@ class ShareAccount(EngineAccount):
         return self.panel.symbols.index(symbol)
 
     def _record(
-        self, request: OrderRequest, t: int, reason: str, fill: tuple[float, float | None, float] = (0.0, None, 0.0)
+        self, request: OrderRequest, t: int, reason: str, shares: float = 0.0, price: float = 0.0, change: float = 0.0
     ) -> None:
         """Record an order that ends in session `t`, with its shares, price and change of weight."""
-        shares, price, change = fill
-        on, at = self.panel.sessions[[self.t, t]].tolist()
+        days, symbol = self.panel.sessions[[self.t, t]].tolist(), self.panel.symbols[request.name]
         side = "sell" if (shares < 0.0 if shares else request.is_sale) else "buy"
-        status, price = ("filled", price) if shares else ("ended", None)
-        what = self.panel.symbols[request.name], side, abs(shares), price, request.limit, change
-        self.orders.append(OrderOutcome(on, at, *what, status, reason))
-
-
-def _is_reached(request: OrderRequest, price: float) -> bool:
-    """Whether a limit order fills at a price, which is its limit or better."""
-    limit = request.limit or 0.0
-    return price >= limit if request.shares < 0.0 else price <= limit
+        what = abs(shares), price if shares else None, request.limit, change, "filled" if shares else "ended", reason
+        self.orders.append(OrderOutcome(*days, symbol, side, *what))
 
 
 def _reason(wanted: float, held: float, whole: float, filled: float) -> str:

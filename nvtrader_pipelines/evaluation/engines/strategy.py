@@ -1,7 +1,7 @@
 """Strategies: what they see at a close, the orders they give, and the shipped ones."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Annotated, Any, Literal
 
@@ -31,27 +31,29 @@ class RLAgentBridge:
         return self._policy.decide(self._panel, t, bar.account).target
 
 
-class StrategyContext(Mapping[str, Any]):
+class StrategyContext(dict[str, Any]):
     """View of a strategy at a close: closed bars, the account, orders, and objects injected by name.
 
     All arrays are copies: later bars cannot be reached from them.
     """
 
     def __init__(self, account: ShareAccount, injected: Mapping[str, Any]) -> None:
-        self._account, self._injected = account, injected
-        self.order = account.order
-        self.order_target_percent = account.order_target_percent
+        super().__init__(injected)
+        self._account, self.order, self.order_target_percent = account, account.order, account.order_target_percent
 
-    @property
-    def bar(self) -> Bar:
-        """Last closed bar, and the account at its close."""
-        bars = self.history(1)
-        session = bars.sessions[0].item()
-        return Bar(session, bars.opens[0], bars.highs[0], bars.lows[0], bars.closes[0], self._account.account)
+    def __missing__(self, name: str) -> Any:
+        """Raise a KeyError that names the object to inject."""
+        raise KeyError(f"the strategy needs an injected {name!r}, but has {[*self]}; pass it to the run")
 
     def history(self, n: int) -> Bars:
         """Return copies of the last `n` closed bars; fewer where the market begins later."""
         return self._account.bars.history(self._account.t, n)
+
+    @property
+    def bar(self) -> Bar:
+        """Last closed bar, and the account at its close, with its weights and its equity from 1."""
+        sessions, *prices = self.history(1)
+        return Bar(sessions[0].item(), *(price[0] for price in prices), account=self._account.account)
 
     @property
     def cash(self) -> float:
@@ -59,37 +61,14 @@ class StrategyContext(Mapping[str, Any]):
         return self._account.cash
 
     @property
-    def positions(self) -> dict[str, float]:
-        """Shares held, by name; 0 for a name that is not held."""
-        return dict(zip(self._account.panel.symbols, self._account.shares.tolist(), strict=True))
-
-    @property
     def equity(self) -> float:
         """Value of cash and shares at the last close, account currency."""
         return self._account.value
 
     @property
-    def weights(self) -> FloatArray:
-        """Weights (N+1,) at the last close, cash last."""
-        return self._account.account.weights
-
-    def __getitem__(self, name: str) -> Any:
-        """Return an injected object.
-
-        Raises:
-            KeyError: if no object of the name was injected.
-        """
-        if name not in self._injected:
-            raise KeyError(f"the strategy needs an injected {name!r}, but has {[*self._injected]}; pass it to the run")
-        return self._injected[name]
-
-    def __iter__(self) -> Iterator[str]:
-        """Names of the injected objects."""
-        return iter(self._injected)
-
-    def __len__(self) -> int:
-        """Number of injected objects."""
-        return len(self._injected)
+    def positions(self) -> dict[str, float]:
+        """Shares held, by name; 0 for a name that is not held."""
+        return dict(zip(self._account.panel.symbols, self._account.shares.tolist(), strict=True))
 
 
 StrategyFunction = Callable[[StrategyContext], None]

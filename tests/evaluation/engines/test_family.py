@@ -9,14 +9,8 @@ from pydantic import TypeAdapter
 from nvtrader_pipelines.components.component import members
 from nvtrader_pipelines.envs.actions import LeveredSimplexAction
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.evaluation.engines import (
-    BacktestEngine,
-    BaseBacktestEngine,
-    EventDriven,
-    LimitReversion,
-    Vectorized,
-    Walk,
-)
+from nvtrader_pipelines.evaluation import engines
+from nvtrader_pipelines.evaluation.engines import BacktestEngine, EventDriven, LimitReversion, Vectorized, Walk
 from nvtrader_pipelines.evaluation.engines.engine_account import CURVE, ORDERS
 from nvtrader_pipelines.policies.baselines import BuyAndHold, EqualWeight, MinimumVariance
 from nvtrader_pipelines.portfolio.costs import SquareRootImpact, VolatilitySpread
@@ -53,10 +47,8 @@ def assert_equal(result, expected, atol=1e-12):
 def test_three_engines_hold_equal_money_for_equal_weights(seed, freq, costs, fill, opens):
     panel = synthetic_panel(60, 4, seed % 7, opens=opens)
     environment = EnvSpec(rebal_freq=freq, turnover_cost_bps=seed % 100, costs=costs, fill=fill)
-    first, *others = (
-        engine.run(panel, environment, dated(panel, simplex(panel, seed)), (2, 50))
-        for engine in (Walk(), Vectorized(), AT_FILL)
-    )
+    weights = dated(panel, simplex(panel, seed))
+    first, *others = (each.run(panel, environment, weights, (2, 50)) for each in (Walk(), Vectorized(), AT_FILL))
     for other in others:
         assert_equal(other, first)
         names = ("decided_on", "session", "symbol", "limit", "status", "reason")
@@ -95,7 +87,7 @@ def test_event_driven_equals_bt_which_keeps_shares(seed):
 def test_member_runs_as_it_steps_with_the_result_of_the_family(engine):
     weights = simplex(MARKET)
     result = engine.run(MARKET, COSTLY, dated(MARKET, weights), (4, 60))
-    assert isinstance(engine, BaseBacktestEngine)
+    assert isinstance(engine, engines.BaseBacktestEngine)
     assert (result.curve.schema, result.orders.schema) == (CURVE, ORDERS)
     assert result.curve["session"].to_list() == MARKET.sessions[5:61].tolist()
     np.testing.assert_allclose(result.weights.sum(axis=1), 1.0)

@@ -1,7 +1,5 @@
 """Orders, fills and money of an account of shares, by hand."""
 
-from datetime import date
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,50 +10,41 @@ from nvtrader_pipelines.evaluation.engines import EventDriven
 from tests.evaluation.engines.markets import FREE, WHOLE, hand_made, rows, run
 from tests.panels import DELISTED, LAST_PRICE, MAX_GAP, eventful_panel
 
-TEN_BPS = EnvSpec(turnover_cost_bps=10.0)
-TWO_DAYS = hand_made(
-    [(100, 104, 97, 103), (101, 103, 99, 100)],
-    [(103, 106, 102, 104), (100, 101, 98, 99)],
-)
-
-
-def two_days(context, number):
-    """Orders of the first close, then of the second."""
-    if number == 0:
-        context.order("AAA", 40)
-        context.order("AAA", 10, limit=98.0)
-        context.order("BBB", 20, limit=102.0)
-        context.order("BBB", 5, limit=98.5)
-    else:
-        context.order("AAA", -30, limit=105.0)
-        context.order("BBB", -20, limit=99.0)
-        context.order("AAA", 60, limit=102.5)
+TWO_DAYS = hand_made([(100, 104, 97, 103), (101, 103, 99, 100)], [(103, 106, 102, 104), (100, 101, 98, 99)])
+FLAT = (100, 100, 100, 100)
+FILL = ("symbol", "side", "quantity", "price", "status")
 
 
 def test_two_days_of_limit_orders_to_the_cent():
-    result = run(TWO_DAYS, two_days, environment=TEN_BPS)
-    columns = ("symbol", "side", "quantity", "price", "status")
-    assert [(*row[:3], row[3] and round(row[3], 9), row[4]) for row in rows(result, *columns)] == [
-        ("AAA", "buy", 40.0, 100.0, "filled"),
-        ("BBB", "buy", 20.0, 101.0, "filled"),  # the open is better than the limit
-        ("BBB", "buy", 0.0, None, "ended"),
-        ("AAA", "buy", 10.0, 98.0, "filled"),
-        ("BBB", "sell", 20.0, 100.0, "filled"),
-        ("AAA", "sell", 30.0, 105.0, "filled"),
-        ("AAA", "buy", 48.0, 102.5, "filled"),  # 4991.00 of cash at the open, none of the sale within the bar
+    def orders(context, number):
+        if number == 0:
+            context.order("AAA", 40)
+            context.order("AAA", 10, limit=98.0)
+            context.order("BBB", 20, limit=102.0)
+            context.order("BBB", 5, limit=98.5)
+        else:
+            context.order("AAA", -30, limit=105.0)
+            context.order("BBB", -20, limit=99.0)
+            context.order("AAA", 60, limit=102.5)
+
+    result = run(TWO_DAYS, orders, environment=EnvSpec(turnover_cost_bps=10.0))
+    first, second, third = TWO_DAYS.sessions.tolist()
+    assert [(*row[:3], row[3] and round(row[3], 9), *row[4:]) for row in rows(result, *FILL, "limit", "session")] == [
+        ("AAA", "buy", 40.0, 100.0, "filled", None, second),
+        ("BBB", "buy", 20.0, 101.0, "filled", 102.0, second),  # the open is better than the limit
+        ("BBB", "buy", 0.0, None, "ended", 98.5, second),
+        ("AAA", "buy", 10.0, 98.0, "filled", 98.0, second),
+        ("BBB", "sell", 20.0, 100.0, "filled", 99.0, third),
+        ("AAA", "sell", 30.0, 105.0, "filled", 105.0, third),
+        ("AAA", "buy", 48.0, 102.5, "filled", 102.5, third),  # 4991.00 of cash at the open, none of the bar's sale
     ]
-    cash = [2993.00, 3212.93]
+    assert result.orders["decided_on"].to_list() == [first] * 4 + [second] * 3
+    assert "[99, 103]" in result.orders.row(2, named=True)["reason"]
     value = [2993.00 + 50 * 103 + 20 * 100, 3212.93 + 68 * 104]
     np.testing.assert_allclose(result.curve["equity"] * 10_000.0, value, atol=1e-6)
-    np.testing.assert_allclose(result.curve["cash"] * result.curve["equity"] * 10_000.0, cash, atol=1e-6)
+    cash = result.curve["cash"] * result.curve["equity"] * 10_000.0
+    np.testing.assert_allclose(cash, [2993.00, 3212.93], atol=1e-6)
     np.testing.assert_allclose(result.curve["cost"][0], 7.00 / 10_000.0, rtol=1e-3)
-
-
-def test_order_outside_the_range_ends_with_the_range():
-    ended = run(TWO_DAYS, two_days).orders.filter(status="ended").row(0, named=True)
-    assert (ended["decided_on"], ended["session"]) == (date(2015, 1, 2), date(2015, 1, 5))
-    assert (ended["quantity"], ended["price"], ended["limit"], ended["change"]) == (0.0, None, 98.5, 0.0)
-    assert "[99, 103]" in ended["reason"]
 
 
 @pytest.mark.parametrize(("timing", "invested"), [("next", 55.0), ("next_open", 50.0)])
@@ -68,8 +57,6 @@ def test_timing_decides_which_price_sizes_a_target(timing, invested):
 
 
 def test_sales_are_cut_to_holdings_and_purchases_to_the_cash():
-    panel = hand_made([(100, 100, 100, 100)] * 2, [(100, 100, 100, 100)] * 2, [(100, 100, 100, 100)] * 2)
-
     def orders(context, number):
         if number == 0:
             context.order("AAA", 80)
@@ -79,7 +66,7 @@ def test_sales_are_cut_to_holdings_and_purchases_to_the_cash():
         else:
             context.order_target_percent("BBB", -0.5)
 
-    result = run(panel, orders)
+    result = run(hand_made(*[[FLAT] * 2] * 3), orders)
     assert rows(result, "symbol", "side", "quantity", "reason") == [
         ("AAA", "buy", 66.0, "cut to what the cash pays for"),
         ("BBB", "buy", 33.0, "cut to what the cash pays for"),
@@ -101,9 +88,9 @@ def test_later_target_of_a_bar_replaces_the_earlier(timing):
 
 
 def test_name_without_a_price_does_not_trade_and_a_delisted_is_paid_out():
-    panel, named = eventful_panel(), EventDriven(timing="next_open")
+    panel = eventful_panel()
     symbol = panel.symbols[DELISTED]
-    result = run(panel, lambda context, _: context.order_target_percent(symbol, 0.5), named)
+    result = run(panel, lambda context, _: context.order_target_percent(symbol, 0.5), EventDriven(timing="next_open"))
     ended = result.orders.filter(status="ended")
     assert ended["session"].to_list() == panel.sessions[LAST_PRICE + 1 :].tolist()
     assert set(ended["reason"]) == {"no price in this session"}
@@ -114,10 +101,8 @@ def test_name_without_a_price_does_not_trade_and_a_delisted_is_paid_out():
 
 
 def test_first_closes_set_the_level_of_prices():
-    engine = EventDriven(first_closes={"BBB": 20.0})
-    seen = []
-    run(TWO_DAYS, lambda context, _: seen.append(context.bar.close.tolist()), engine)
-    assert seen[1] == pytest.approx([103.0, 20.0])
+    account = EventDriven(first_closes={"BBB": 20.0}).open(TWO_DAYS, FREE)
+    assert account.bars.closes[1] == pytest.approx([103.0, 20.0])
 
 
 @pytest.mark.parametrize(("symbol", "amount", "limit"), [("ZZZ", 1, None), ("AAA", np.nan, None), ("AAA", 1, np.inf)])

@@ -15,10 +15,9 @@ MARKET = synthetic_panel(40, 3)
 def test_strategy_reaches_no_later_bar():
     def look(context, number):
         bars, bar = context.history(10**6), context.bar
-        arrays = (bars.sessions, bars.opens, bars.highs, bars.lows, bars.closes)
-        assert {len(array) for array in arrays} == {number + 1}
+        assert {len(array) for array in bars} == {number + 1}
         assert bar.session == MARKET.sessions[number].item() == bars.sessions[-1].item()
-        assert all(array.base is None for array in (*arrays, context.weights))
+        assert all(array.base is None for array in (*bars, bar.account.weights))
         with pytest.raises(IndexError):
             bars.closes[number + 1]
         assert bar.close.tolist() == bars.closes[-1].tolist()
@@ -46,15 +45,16 @@ def test_context_shows_the_account_in_shares_and_money():
     seen = []
 
     def orders(context, number):
-        seen.append((context.cash, context.positions, context.equity, context.weights.tolist()))
+        seen.append((context.cash, context.positions, context.equity, context.bar.account.weights))
         if number == 0:
             context.order("AAA", 30)
 
     run(hand_made([(100, 110, 100, 110)], [(110, 110, 110, 110)]), orders)
-    assert seen[0] == (10_000.0, {"AAA": 0.0}, 10_000.0, [0.0, 1.0])
-    assert seen[1][1] == {"AAA": 30.0}
-    assert (seen[1][0], seen[1][2]) == pytest.approx((7_000.0, 10_300.0))
-    assert seen[1][3] == pytest.approx([3_300 / 10_300, 7_000 / 10_300])
+    assert [row[1] for row in seen] == [{"AAA": 0.0}, {"AAA": 30.0}]
+    assert [(row[0], row[2], *row[3]) for row in seen] == [
+        (10_000.0, 10_000.0, 0.0, 1.0),
+        pytest.approx((7_000.0, 10_300.0, 3_300 / 10_300, 7_000 / 10_300)),
+    ]
 
 
 def test_rebalance_asks_the_injected_agent_at_its_frequency():
@@ -69,19 +69,13 @@ def test_rebalance_asks_the_injected_agent_at_its_frequency():
     assert days == MARKET.sessions[:39:10].tolist()
     assert np.flatnonzero(result.curve["turnover"]).tolist() == [0, 10, 20, 30]
     assert len(result.orders) == 12
-
-
-def test_rebalance_without_an_injected_agent_names_it():
     with pytest.raises(KeyError, match="rl_agent"):
-        EventDriven().run(MARKET, FREE, RebalanceStrategy())
+        EventDriven().run(MARKET, FREE, strategy)
 
 
 def test_limit_reversion_buys_below_and_sells_above_the_last_close():
     panel = hand_made([(100, 101, 98, 100)], [(100, 100.5, 99.5, 100)], [(100, 102, 99, 100)])
     result = EventDriven(capital=1_000.0).run(panel, FREE, LimitReversion())
-    assert [(side, price and round(price, 9)) for side, price in rows(result, "side", "price")] == [
-        ("buy", 99.0),
-        ("sell", None),
-        ("sell", 101.0),
-    ]
+    fills = [(side, price and round(price, 9)) for side, price in rows(result, "side", "price")]
+    assert fills == [("buy", 99.0), ("sell", None), ("sell", 101.0)]
     assert result.curve["equity"][-1] == pytest.approx(1.0 + 2.0 / 99.0 * 0.99)
