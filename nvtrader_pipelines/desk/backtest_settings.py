@@ -20,6 +20,9 @@ class BacktestSettings(Component):
         str | None, Field(description="Sizes target weights: next, at the decision's close, or next_open, at the fill.")
     ] = None
     whole_shares: Annotated[bool, Field(description="Trade whole shares.")] = False
+    agent: Annotated[
+        str | None, Field(description="Policy that a strategy asks as `rl_agent`, on the policy's market.")
+    ] = None
     source: Annotated[
         str | None, Field(description="Market of a strategy; default: the first ingested. A policy has its own.")
     ] = None

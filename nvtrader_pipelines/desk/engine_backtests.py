@@ -1,6 +1,7 @@
 """Back-tests of strategies and trained policies on the engines, on the markets of a home."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 
@@ -21,13 +22,14 @@ from nvtrader_pipelines.evaluation.engines import (
     BacktestEngine,
     BacktestStrategy,
     EventDriven,
-    RebalanceStrategy,
+    RLAgentBridge,
     Strategy,
     Walk,
 )
 from nvtrader_pipelines.evaluation.engines.bars import market_bars
 from nvtrader_pipelines.evaluation.engines.engine_account import EngineResult
 from nvtrader_pipelines.evaluation.engines.ledger import TOLERANCE
+from nvtrader_pipelines.evaluation.engines.strategy import RL_AGENT
 from nvtrader_pipelines.evaluation.shared_sessions import shared_curves
 from nvtrader_pipelines.evaluation.short_samples import account_figures
 from nvtrader_pipelines.experiments.spec import MarketChoice
@@ -114,6 +116,7 @@ class BacktestInput:
     environment: EnvSpec
     first: int = 0  # first close at which it may decide: a policy does not trade sessions it was trained on
     note: str = ""  # on an engine of shares
+    injected: Mapping[str, RLAgentBridge] = field(default_factory=dict)  # into a strategy's context
 
     def window(self, first: date | None, last: date | None) -> Window:
         """Opening close and last session of a window of days.
@@ -142,22 +145,28 @@ def backtest_on_engine(store: Store, name: str, settings: BacktestSettings) -> B
     fields = {"kind": settings.engine, "timing": settings.timing, "whole_shares": settings.whole_shares}
     written = {name: value for name, value in fields.items() if value}
     engine = validate_document(written, RootModel[BacktestEngine], "the engine is not valid").root
-    subject = find_subject(store, name, settings.source)
+    subject = find_subject(store, name, settings.source, settings.agent)
     if isinstance(engine, EventDriven):
         engine = engine.model_copy(update={"first_closes": read_first_closes(store, subject.panel)})
     return run_backtest(subject, engine, subject.window(settings.first, settings.last), settings.output)
 
 
-def find_subject(store: Store, name: str, source: str | None = None) -> BacktestInput:
-    """Find a strategy by kind, with its defaults, or a trained policy.
+def find_subject(store: Store, name: str, source: str | None = None, agent: str | None = None) -> BacktestInput:
+    """Find a strategy by kind, with its defaults and the policy that it asks, or a trained policy.
 
     Raises:
         StorageError: if there is neither, or no panel of the source.
-        ValueError: if it is a policy and a source is named, or a strategy that trades a policy.
+        ValueError: if a policy is given a source or an agent.
     """
-    kinds = [kind_of(member) for member in every_member(BacktestStrategy) if member is not RebalanceStrategy]
-    if name == kind_of(RebalanceStrategy):
-        raise ValueError("rebalance trades the weights of a policy; name the policy, as `nvtrader policies` lists it")
+    kinds = [kind_of(member) for member in every_member(BacktestStrategy)]
+    if name in kinds and agent is not None:
+        asked = find_subject(store, agent, source)
+        if isinstance(asked.decider, Strategy):
+            raise ValueError(f"an agent is a policy, but {agent} is a strategy; name one of `nvtrader policies`")
+        strategy = TypeAdapter(BacktestStrategy).validate_python({"kind": name})
+        return replace(
+            asked, name=name, decider=strategy, injected={RL_AGENT: RLAgentBridge(asked.decider, asked.panel)}
+        )
     if name in kinds:
         panel = store.panels.read(MarketChoice(source=source or next(iter(store.panels.sources()), "sample")))
         return BacktestInput(name, TypeAdapter(BacktestStrategy).validate_python({"kind": name}), panel, EnvSpec())
@@ -165,8 +174,8 @@ def find_subject(store: Store, name: str, source: str | None = None) -> Backtest
         ref = find_policy(store, name)
     except NotFoundError as error:
         raise NotFoundError(f"{error}; strategies are {', '.join(kinds)}{suggest(name, kinds)}") from error
-    if source is not None:
-        raise ValueError(f"{name} is a policy, which trades its own market, but --source is {source}; leave it out")
+    if source is not None or agent is not None:
+        raise ValueError(f"{name} is a policy, which trades its own market by itself; leave out --source and --agent")
     deployment = open_deployment(store, *ref)
     note = NO_LOSSES if deployment.spec.pipeline.timing.kind == "loss_shutdown" else ""
     panel, environment = deployment.panel, deployment.spec.environment
@@ -190,7 +199,10 @@ def run_backtest(
         ValueError: if the engine cannot run the strategy or policy.
     """
     panel, decider, year = subject.panel, subject.decider, subject.panel.calendar.periods_per_year
-    if isinstance(decider, Strategy) or not isinstance(engine, EventDriven):
+    if isinstance(decider, Strategy) and isinstance(engine, EventDriven):
+        result = engine.run(panel, subject.environment, decider, window, subject.injected)
+        curves, difference, note = {subject.name: result.curve}, None, ""
+    elif isinstance(decider, Strategy) or not isinstance(engine, EventDriven):
         result = engine.run(panel, subject.environment, decider, window)
         curves, difference, note = {subject.name: result.curve}, None, ""
     else:

@@ -15,7 +15,7 @@ from nvtrader_pipelines.desk.engine_backtests import (
     read_first_closes,
     run_backtest,
 )
-from nvtrader_pipelines.evaluation.engines import EventDriven, LimitReversion
+from nvtrader_pipelines.evaluation.engines import EventDriven, LimitReversion, RebalanceStrategy
 from nvtrader_pipelines.evaluation.engines.bars import market_bars
 from nvtrader_pipelines.policies.weights_table import WeightsPolicy
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT
@@ -120,11 +120,21 @@ def test_command_writes_the_document_and_its_picture(evaluated_home, command, ru
     assert command(evaluated_home)("backtest", "small", "--engine", "vectorised").exit_code == BAD_INPUT
 
 
+def test_strategy_asks_the_policy_that_is_named_as_its_agent(store, runs):
+    rebal_freq = store.ledger.read(KEY).environment.rebal_freq
+    asked = runs.backtest("rebalance", {"agent": "small", "last": "2016-08-01"})
+    assert (asked.name, asked.walk_difference) == ("rebalance", None)
+    assert rebal_freq == RebalanceStrategy().rebal_freq
+    assert asked.equity == pytest.approx(runs.backtest("small", {"last": "2016-08-01"}).equity, rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("name", "settings", "error"),
     [
         ("limt_reversion", {}, NotFoundError),
         ("rebalance", {}, ValueError),
+        ("rebalance", {"agent": "limit_reversion"}, ValueError),
+        ("small", {"agent": "small"}, ValueError),
         ("limit_reversion", {"engine": "walk"}, ValueError),
         ("limit_reversion", {"source": "none"}, StorageError),
         ("limit_reversion", {"first": "2000-01-03"}, ValueError),
@@ -138,5 +148,7 @@ def test_command_writes_the_document_and_its_picture(evaluated_home, command, ru
     ],
 )
 def test_backtest_that_cannot_be_is_refused(runs, name, settings, error):
-    with pytest.raises(error, match=r"did you mean|name the policy|choose|a source|allowed are|leave it|end"):
+    with pytest.raises(
+        error, match=r"did you mean|name the policy|choose|a source|allowed are|leave|end|--agent|policies"
+    ):
         runs.backtest(name, settings)

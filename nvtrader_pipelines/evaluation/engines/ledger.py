@@ -115,7 +115,8 @@ class ShareAccount(EngineAccount):
         priced = [request for request in requests if has_price[request.name]]
         market = [request for request in priced if request.limit is None]
         limited = [self._sized(request, opens) for request in priced if request.limit is not None]
-        at_open = [r for r in limited if np.sign(r.shares) * (opens[r.name] - (r.limit or 0.0)) <= 0.0]  # or better
+        has_open = self.panel.overnight_returns is not None
+        at_open = [r for r in limited if has_open and np.sign(r.shares) * (opens[r.name] - (r.limit or 0.0)) <= 0.0]
         self._fill([*market, *at_open] if self._fills_at_open else at_open, t, opens)
         self._fill_within([request for request in limited if request not in at_open], t)
         self._fill([] if self._fills_at_open else market, t, closes)
@@ -147,17 +148,17 @@ class ShareAccount(EngineAccount):
         prices = np.array([request.limit if at_limits else marks[request.name] for request in requests])
         wanted, planned = self._wanted(requests, prices, marks, t)
 
-        def changes_of(shares: FloatArray) -> FloatArray:
-            return np.where(shares == wanted, planned, shares * prices / value)
-
         held = self._cut_to_holdings(names, wanted)
         whole = self._whole(held)
         bought, sold = (float((np.maximum(sign * whole, 0.0) * prices).sum()) for sign in (1.0, -1.0))
-        room = max(0.0, self.cash + (0.0 if at_limits else sold) - self._cost_of(names, changes_of(whole), t) * value)
-        is_paid = bought <= room + TOLERANCE * value
-        filled = whole if is_paid else self._whole(np.where(whole > 0.0, whole * (room / bought), whole))
-        changes = changes_of(filled)
+        funds, filled = self.cash + (0.0 if at_limits else sold), whole
+        changes = np.where(whole == wanted, planned, whole * prices / value)
         cost = self._cost_of(names, changes, t)
+        if bought > max(0.0, funds - cost * value) + TOLERANCE * value:
+            room = max(0.0, funds - self._cost_of(names, whole * prices / value, t) * value)  # what is cut costs less
+            filled = self._whole(np.where(whole > 0.0, whole * (room / bought), whole))
+            changes = filled * prices / value
+            cost = self._cost_of(names, changes, t)
         self.shares = np.maximum(0.0, self.shares + self._by_name(names, filled))  # sums of sales may round below zero
         self.cash = max(0.0, self.cash - float((filled * prices).sum()) - cost * value)
         self._turnover += 0.5 * float(np.abs(changes).sum() + abs(changes.sum()))

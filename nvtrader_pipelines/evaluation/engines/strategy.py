@@ -24,10 +24,18 @@ class RLAgentBridge:
 
     def __init__(self, policy: Policy, panel: MarketPanel) -> None:
         self._policy, self._panel = policy, panel
+        self.account: ShareAccount | None = None  # of the run, which sets it
 
     def decide(self, bar: Bar) -> FloatArray | None:
-        """Return target weights (N+1,) at the bar's close, cash last; None for no trade."""
+        """Return target weights (N+1,) at the bar's close, cash last; None for no trade.
+
+        Raises:
+            ValueError: if the bar is not closed yet.
+        """
         t = self._panel.index_of(np.datetime64(bar.session))
+        if self.account is not None and t > self.account.t:
+            closed = self._panel.sessions[self.account.t]
+            raise ValueError(f"an agent decides at a closed bar, but {bar.session} is after {closed}; pass context.bar")
         return self._policy.decide(self._panel, t, bar.account).target
 
 
@@ -39,11 +47,23 @@ class StrategyContext(dict[str, Any]):
 
     def __init__(self, account: ShareAccount, injected: Mapping[str, Any]) -> None:
         super().__init__(injected)
-        self._account, self.order, self.order_target_percent = account, account.order, account.order_target_percent
+        self._account = account
+        for agent in injected.values():
+            if isinstance(agent, RLAgentBridge):
+                agent.account = account
 
     def __missing__(self, name: str) -> Any:
-        """Raise a KeyError that names the object to inject."""
-        raise KeyError(f"the strategy needs an injected {name!r}, but has {[*self]}; pass it to the run")
+        """Raise a ValueError that names the object to inject."""
+        hint = "name a policy by --agent, or pass it to the run" if name == RL_AGENT else "pass it to the run"
+        raise ValueError(f"the strategy needs an injected {name!r}, but has {[*self]}; {hint}")
+
+    def order(self, symbol: str, shares: float, limit: float | None = None) -> None:
+        """Order shares, negative to sell, for the next bar; at the market without a limit."""
+        self._account.order(symbol, shares, limit)
+
+    def order_target_percent(self, symbol: str, weight: float, limit: float | None = None) -> None:
+        """Order a weight, a fraction of equity, for the next bar, in place of an earlier target."""
+        self._account.order_target_percent(symbol, weight, limit)
 
     def history(self, n: int) -> Bars:
         """Return copies of the last `n` closed bars; fewer where the market begins later."""

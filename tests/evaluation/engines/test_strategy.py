@@ -3,7 +3,13 @@
 import numpy as np
 import pytest
 
-from nvtrader_pipelines.evaluation.engines import EventDriven, LimitReversion, RebalanceStrategy, RLAgentBridge
+from nvtrader_pipelines.evaluation.engines import (
+    EventDriven,
+    LimitReversion,
+    RebalanceStrategy,
+    RLAgentBridge,
+    Strategy,
+)
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from tests.evaluation.engines.markets import FREE, hand_made, rows, run
 from tests.markets import synthetic_panel
@@ -69,8 +75,20 @@ def test_rebalance_asks_the_injected_agent_at_its_frequency():
     assert days == MARKET.sessions[:39:10].tolist()
     assert np.flatnonzero(result.curve["turnover"]).tolist() == [0, 10, 20, 30]
     assert len(result.orders) == 12
-    with pytest.raises(KeyError, match="rl_agent"):
+    with pytest.raises(ValueError, match="rl_agent"):
         EventDriven().run(MARKET, FREE, strategy)
+
+
+def test_agent_decides_at_no_bar_that_is_not_closed():
+    class Peek(Strategy):
+        kind: str = "peek"
+
+        def start(self, symbols):
+            tomorrow = MARKET.sessions[1].item()
+            return lambda context: context["rl_agent"].decide(context.bar._replace(session=tomorrow))
+
+    with pytest.raises(ValueError, match="closed bar"):
+        EventDriven().run(MARKET, FREE, Peek(), injected={"rl_agent": RLAgentBridge(EqualWeight().start(), MARKET)})
 
 
 def test_limit_reversion_buys_below_and_sells_above_the_last_close():

@@ -54,7 +54,15 @@ def home(built_home, tmp_path_factory):
     decision = policies.activate(policies.list().policies[0].policy, reason="a test")
     assert (decision.activated, decision.by, decision.reason) == (True, getpass.getuser(), "a test")
     drain(Desk(Store(home), by="ann").trade(until_waiting=True))
+    add_bot(home)
     return home
+
+
+def add_bot(home):
+    """Write a bot on an account of its own, which nobody has started."""
+    for folder, text in ((home.accounts, "kind: simulated"), (home.bots, "policy: active\naccount: robo")):
+        folder.mkdir(exist_ok=True)
+        (folder / "robo.yaml").write_text(text)
 
 
 def label(entry):
@@ -78,7 +86,7 @@ def names(home):
     """Names of things that parameters of routes name."""
     pipeline = Pipeline(home.root)
     policy, plan = pipeline.policies.list().policies[0].policy, pipeline.plans.list(waiting=True)["plan"][0]
-    return {"run": "tiny", "experiment": "tiny", "policy": policy, "plan": plan, "session_id": "none"}
+    return {"run": "tiny", "experiment": "tiny", "policy": policy, "plan": plan, "session_id": "none", "bot": "robo"}
 
 
 @pytest.mark.parametrize("entry", OPERATIONS, ids=label)
