@@ -6,14 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvtrader_pipelines.components.component import members
+from nvtrader_pipelines.execution.audit import TradingState
 from nvtrader_pipelines.execution.protections import (
     CooldownProtection,
     DrawdownProtection,
     NameProtection,
+    ProtectedSwitch,
     Protection,
     TradingLock,
     locked_purchases,
-    strictest_state,
 )
 from nvtrader_pipelines.testing.synthetic_panels import synthetic_panel
 from tests.panels import with_other_future
@@ -65,7 +66,7 @@ def test_loss_cooldown_ends_a_pause_after_the_last_loss():
     equities = [1.0, 1.0, 0.95, 0.95, 0.95, 0.95]
     protection = CooldownProtection(loss=0.05, sessions=2, pause=2)
     found = [protection.locks(states(equities[:n]), PANEL, START) for n in range(1, 7)]
-    assert [strictest_state(locks) for locks in found] == ["active"] * 2 + ["reducing"] * 3 + ["active"]
+    assert [state_under(locks) for locks in found] == ["active"] * 2 + ["reducing"] * 3 + ["active"]
     assert [DAYS.index(lock.session) for (lock,) in found[2:5]] == [2, 3, 3]
     assert [DAYS.index(lock.until) for (lock,) in found[2:5]] == [4, 5, 5]
     assert found[2][0].loss == pytest.approx(0.05)
@@ -117,9 +118,32 @@ def test_protection_takes_a_new_and_a_ruined_account(member, equities):
     assert [lock.loss for lock in locks] == ([1.0] if member is DrawdownProtection and 0.0 in equities else [])
 
 
-def test_state_of_several_locks_is_the_strictest():
-    locks = [TradingLock(state, None, 0.1, START, None, "") for state in ("reducing", "halted", "active")]
-    assert [strictest_state(locks[:n]) for n in range(4)] == ["active", "reducing", "halted", "halted"]
+def test_state_of_several_locks_is_the_strictest_and_a_halt_stays():
+    locks = [TradingLock(state, None, 0.1, START, None, state) for state in ("reducing", "halted", "active")]
+    assert [state_under(locks[:n]) for n in range(4)] == ["active", "reducing", "halted", "halted"]
+    assert state_under(locks[:1], "halted") == "halted"
+    switch = Switch()
+    assert ProtectedSwitch(switch, "robo", lambda: locks, switch.halt).state().reason == "halted"
+    assert ProtectedSwitch(switch, "robo", tuple, switch.halt).state().state == "halted"
+
+
+class Switch:
+    """Kill switch in memory."""
+
+    def __init__(self, state="active"):
+        self.now = TradingState(state=state)
+
+    def state(self):
+        return self.now
+
+    def halt(self, reason):
+        self.now = TradingState(state="halted", reason=reason)
+
+
+def state_under(locks, state="active"):
+    """State of a switch under locks."""
+    switch = Switch(state)
+    return ProtectedSwitch(switch, "robo", lambda: locks, switch.halt).state().state
 
 
 def test_pause_is_counted_in_sessions_of_the_market():

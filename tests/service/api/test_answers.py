@@ -95,11 +95,14 @@ def waiting(waiting, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def names(waiting):
-    """Names of things that routes name, after a search session."""
+    """Names of things that routes name, after a search session and with a bot."""
+    waiting.bots.mkdir(exist_ok=True)
+    (waiting.bots / "robo.yaml").write_text("policy: active\naccount: paper\n")
     write_session(waiting, a_session(), JournalBuilder().trial(0.1).lines)
     pipeline = Pipeline(waiting.root)
     policy, plan = pipeline.policies.list().policies[0].policy, pipeline.plans.list(waiting=True)["plan"][0]
-    return {"run": "tiny", "experiment": "tiny", "policy": policy, "plan": plan, "session_id": a_session().session_id}
+    named = {"run": "tiny", "experiment": "tiny", "policy": policy, "plan": plan, "bot": "robo"}
+    return {**named, "session_id": a_session().session_id}
 
 
 def read_answer(context, name, names):

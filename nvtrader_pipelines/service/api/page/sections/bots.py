@@ -34,7 +34,9 @@ def read_bot_table(shared: Context) -> Content:
 
 def bot_actions(shared: Context, bot: BotStatus) -> Sequence[str]:
     """Actions on a bot that change something, also while all accounts are halted."""
+    if not bot.policy:  # its file cannot be used; the account is that of its last start
+        return ("stop",) if bot.account else ()
     if bot.state == "stopped":
-        return ("start",) if bot.account else ()  # without an account its file cannot be used
+        return ("start",)
     actions = ACTIONS[shared.store.switch_of(bot.account).file_state().state]
     return ("start", *actions) if bot.problem and "start" not in actions else actions
