@@ -105,7 +105,7 @@ def resume(store: Store, by: str, reason: str, clock: Callable[[], datetime], ac
     variable = switch.variable_reason()
     still = f"; it is still stopped here, for {variable}: unset it" if variable else ""
     if account and (reason_of_all := store.switch.file_reason()):
-        still += f"; that of all accounts is not: {reason_of_all}"
+        still += f"; but that of all accounts is restricted: {reason_of_all}"
     with switch.lock():
         if switch.file_reason() is None:
             return f"trading was not stopped by the file {switch.path}{still}"
