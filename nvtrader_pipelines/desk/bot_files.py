@@ -29,20 +29,22 @@ ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # whether an expression ever fires 
 PolicyReference = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9@-]*(/seed-\d+)?$", max_length=200)]
 
 
-def _require_schedule(schedule: str) -> str:
-    fields = schedule.split()
-    is_cron = len(fields) == 5 and not ONLY_IN_CRONSIM.search(schedule)
-    is_cron = is_cron and all(
-        int(step) <= most for one, most in zip(fields, LARGEST, strict=True) for step in STEP.findall(one)
-    )
-    days_only = " ".join(
-        [*fields[:4], "*"]
-    )  # Dagster refuses a day of the month that never comes, whatever its weekday
+def _fires(cron: str) -> bool:
+    """Whether a cron expression ever fires, and Dagster takes it: it wants days of the month that come."""
+    fields = cron.split()
+    if len(fields) != len(LARGEST) or ONLY_IN_CRONSIM.search(cron):
+        return False
+    steps = [(int(step), most) for field, most in zip(fields, LARGEST, strict=True) for step in STEP.findall(field)]
     with suppress(CronSimError):
-        if schedule == AFTER_CLOSE or (
-            is_cron and next(CronSim(schedule, ANY_TIME), None) and next(CronSim(days_only, ANY_TIME), None)
-        ):
-            return schedule
+        on_any_weekday = CronSim(" ".join([*fields[:-1], "*"]), ANY_TIME)
+        is_some_day = bool(next(CronSim(cron, ANY_TIME), None) and next(on_any_weekday, None))
+        return is_some_day and all(step <= most for step, most in steps)
+    return False
+
+
+def _require_schedule(schedule: str) -> str:
+    if schedule == AFTER_CLOSE or _fires(schedule):
+        return schedule
     raise ValueError(
         f"must be {AFTER_CLOSE} or a cron expression of five fields that ever fires, but is {schedule!r}; "
         'write, for example, "30 18 * * 1-5"'

@@ -6,10 +6,10 @@ from datetime import date, datetime
 
 from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.components.text import short_id
-from nvtrader_pipelines.desk.bot_controls import bot_locks
 from nvtrader_pipelines.desk.bot_files import ACTIVE, BotSpec, read_bot, read_bots
 from nvtrader_pipelines.desk.halt import resume
 from nvtrader_pipelines.desk.rebalancing import market_end, replay_reason
+from nvtrader_pipelines.desk.risk_controls import bot_locks
 from nvtrader_pipelines.desk.traded_market import calendar_problem, open_traded_market
 from nvtrader_pipelines.desk.traded_policy import Bot, BotState, account_of_bot, bot_of, read_traded
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id

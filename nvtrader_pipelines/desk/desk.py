@@ -7,11 +7,11 @@ from datetime import date, datetime, timedelta
 import polars as pl
 
 from nvtrader_pipelines.desk.account_access import lock_account, read_account, require_same_account
-from nvtrader_pipelines.desk.bot_controls import protected_controls
 from nvtrader_pipelines.desk.mirror import mirror
 from nvtrader_pipelines.desk.open_orders import CancelRequest, cancel_account_orders
 from nvtrader_pipelines.desk.plan_inputs import require_unchanged_inputs
 from nvtrader_pipelines.desk.portfolio_rows import plan_rows
+from nvtrader_pipelines.desk.risk_controls import account_controls
 from nvtrader_pipelines.desk.traded_market import (
     TradedMarket,
     cache_key,
@@ -29,7 +29,7 @@ from nvtrader_pipelines.execution.decisions import record_decision, replacement_
 from nvtrader_pipelines.execution.edited_plans import make_edited_plan
 from nvtrader_pipelines.execution.errors import ExecutionError, TradingHalted
 from nvtrader_pipelines.execution.journal import Journal
-from nvtrader_pipelines.execution.order_placement import OTHER_NAMES, RiskControls
+from nvtrader_pipelines.execution.order_placement import OTHER_NAMES
 from nvtrader_pipelines.execution.plan import RebalancePlan
 from nvtrader_pipelines.execution.plan_decision import Approve, DecisionEvent, Override, PlanDecision
 from nvtrader_pipelines.execution.reconciliation import acceptance_event, open_differences
@@ -330,20 +330,8 @@ class Desk:
             replayed_to = date.max if is_replay else None
             if state and state.in_replay and not is_replay:
                 replayed_to = market.day(market.n_ended - 1) - timedelta(days=1)
-            controls = protected_controls(self.store, market, book, self._clock, self._controls(market, replayed_to))
+            controls = account_controls(self.store, market, book, (self._by, self._clock), replayed_to)
             yield Trader(market.deployment.clone(), market.venue(book), self._journal(book), controls), market, book
-
-    def _controls(self, market: TradedMarket, replayed_to: date | None) -> RiskControls:
-        """Risk controls of the account, without those of a bot."""
-        return RiskControls(
-            switch=self._switch,
-            findings=market.findings,
-            purchase_bans=market.purchase_bans,
-            clock=self._clock,
-            by=self._by,
-            replayed_to=replayed_to,
-            first_plan_turnover=market.account.first_plan_turnover,
-        )
 
     def _journal(self, book: SqliteBook) -> Journal:
         """Open the journal of the account and require that book and audit agree."""

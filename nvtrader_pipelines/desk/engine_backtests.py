@@ -199,11 +199,9 @@ def run_backtest(
         ValueError: if the engine cannot run the strategy or policy.
     """
     panel, decider, year = subject.panel, subject.decider, subject.panel.calendar.periods_per_year
-    if isinstance(decider, Strategy) and isinstance(engine, EventDriven):
-        result = engine.run(panel, subject.environment, decider, window, subject.injected)
-        curves, difference, note = {subject.name: result.curve}, None, ""
-    elif isinstance(decider, Strategy) or not isinstance(engine, EventDriven):
-        result = engine.run(panel, subject.environment, decider, window)
+    injected = (subject.injected,) if isinstance(engine, EventDriven) else ()
+    if isinstance(decider, Strategy) or not isinstance(engine, EventDriven):
+        result = engine.run(panel, subject.environment, decider, window, *injected)
         curves, difference, note = {subject.name: result.curve}, None, ""
     else:
         decider = RecordedPolicy(decider)

@@ -176,7 +176,7 @@ def desk(traded, home, monkeypatch):
     market = SimpleNamespace(
         bot=None, is_live=False, panel=PANEL, day=lambda t: PANEL.sessions[t].item(), deployment=traded.deployed
     )
-    market.account = traded.account_spec
+    market.name, market.account = "paper", traded.account_spec
     market.n_ended = len(PANEL.sessions)
     market.index_of = lambda day: PANEL.index_of(np.datetime64(day))
     market.venue, market.findings = lambda book: traded.broker, lambda plan, t: ()

@@ -1,4 +1,4 @@
-"""Risk controls of an account that a bot trades."""
+"""Risk controls of an account: its limits and kill switch, and the protections of its bot."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,24 +14,38 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.store import Store
 
+Clock = Callable[[], datetime]
 
-def protected_controls(
-    store: Store, market: TradedMarket, book: SqliteBook, clock: Callable[[], datetime], controls: RiskControls
+
+def account_controls(
+    store: Store, market: TradedMarket, book: SqliteBook, author: tuple[str, Clock], replayed_to: date | None
 ) -> RiskControls:
-    """Add the name and the protections of the account's bot, if it has one, to its risk controls."""
-    bot = market.bot
-    if bot is None or not bot.spec.limits:
-        return replace(controls, bot=bot.name) if bot else controls
+    """Risk controls of an account, whose audit events have the author and the clock."""
+    (by, clock), bot = author, market.bot
+    controls = RiskControls(
+        switch=store.switch_of(market.name),
+        findings=market.findings,
+        purchase_bans=market.purchase_bans,
+        clock=clock,
+        by=by,
+        replayed_to=replayed_to,
+        first_plan_turnover=market.account.first_plan_turnover,
+        bot=bot.name if bot else "",
+    )
+    return _protect(store, market, book, controls, bot) if bot and bot.spec.limits else controls
+
+
+def _protect(store: Store, market: TradedMarket, book: SqliteBook, controls: RiskControls, bot: Bot) -> RiskControls:
+    """Add the protections of a bot."""
     by, of_account = f"bot {bot.name}", Scope(market.name)
 
     def stop(reason: str) -> None:
-        halt(store, by, reason, clock, of_account)
+        halt(store, by, reason, controls.clock, of_account)
 
     locks = _Locks(market, book)
     bans = controls.purchase_bans
     return replace(
         controls,
-        bot=bot.name,
         switch=ProtectedSwitch(controls.switch, bot.name, locks, stop),
         purchase_bans=lambda session: {**bans(session), **locked_purchases(locks())},
     )
