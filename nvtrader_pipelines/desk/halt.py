@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from nvtrader_pipelines.execution.audit import AuditEvent, EventKind, State, event_id
+from nvtrader_pipelines.execution.audit import STRICTNESS, AuditEvent, EventKind, State, event_id
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.kill_switch import STRICTNESS, Halt
+from nvtrader_pipelines.storage.kill_switch import Halt
 from nvtrader_pipelines.storage.store import Store
 
 VERBS: Mapping[State, str] = {"reducing": "reduced", "halted": "stopped"}  # past participles

@@ -58,6 +58,14 @@ class TradingState(Document):
         return self.reason if self.state == "reducing" else None
 
 
+STRICTNESS: Mapping[State, int] = {"active": 0, "reducing": 1, "halted": 2}
+
+
+def strictest_state(states: Sequence[TradingState]) -> TradingState:
+    """First of the strictest states."""
+    return max(states, key=lambda trading: STRICTNESS[trading.state])
+
+
 REQUIRED_DETAIL: Mapping[EventKind, str] = {  # key of the detail of an event, by kind
     "constructed": "plan",  # RebalancePlan
     "cleared": "findings",  # list of Finding

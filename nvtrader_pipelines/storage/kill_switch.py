@@ -1,21 +1,20 @@
 """Kill switch of all accounts or of one: a file that any program can create, or an environment variable."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC
 from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
-from nvtrader_pipelines.execution.audit import State, TradingState
+from nvtrader_pipelines.execution.audit import TradingState, strictest_state
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock, write_atomically
 from nvtrader_pipelines.storage.home import Home, lock_path
 from nvtrader_pipelines.storage.read_sources import note_read, read_state
 
 VARIABLE = "NVTRADER_KILL_SWITCH"
-STRICTNESS: Mapping[State, int] = {"active": 0, "reducing": 1, "halted": 2}
 RELEASED = {"", "0"}  # values of the variable that do not engage it
 
 
@@ -43,8 +42,7 @@ class FileKillSwitch:
 
     def state(self) -> TradingState:
         """State of trading, the stricter of all accounts' and the account's; unreadable files count as halted."""
-        states = [self._variable_state(), self._of_all.file_state(), self.file_state()]
-        return max(states, key=lambda state: STRICTNESS[state.state])  # the first of the strictest
+        return strictest_state([self._variable_state(), self._of_all.file_state(), self.file_state()])
 
     def halt_reason(self) -> str | None:
         """Reason why trading is stopped, or None; an unreadable switch counts as engaged."""
