@@ -61,6 +61,7 @@ PRELOADED = (  # modules of the process that workers are forked from; `torch._dy
     "safetensors.torch",
     "nvtrader_pipelines.policies.agents.checkpoints",
     "nvtrader_pipelines.policies.agents.dpo_training",
+    "nvtrader_pipelines.policies.agents.evolution_training",
     "nvtrader_pipelines.policies.agents.grouped_training",
     "nvtrader_pipelines.policies.agents.rollouts",
     "nvtrader_pipelines.policies.networks.gaussian_policy",

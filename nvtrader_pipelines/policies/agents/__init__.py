@@ -6,6 +6,8 @@ from pydantic import Field
 
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.policies.agents.a2c import A2cAgent
+from nvtrader_pipelines.policies.agents.ars import ArsAgent
+from nvtrader_pipelines.policies.agents.cma_es import CmaEsAgent
 from nvtrader_pipelines.policies.agents.dpo import DpoAgent
 from nvtrader_pipelines.policies.agents.grouped_ppo import GroupedPpoAgent
 from nvtrader_pipelines.policies.agents.learner import Learner
@@ -35,6 +37,8 @@ Agent = Annotated[
     | TqcAgent
     | GroupedPpoAgent
     | DpoAgent
+    | ArsAgent
+    | CmaEsAgent
     | EqualWeight
     | BuyAndHold
     | Momentum
@@ -52,6 +56,8 @@ __all__ = [
     "DEFAULT_HOOKS",
     "A2cAgent",
     "Agent",
+    "ArsAgent",
+    "CmaEsAgent",
     "CurvePoint",
     "DpoAgent",
     "Fit",

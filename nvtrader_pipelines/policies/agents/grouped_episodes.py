@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor
 
-from nvtrader_pipelines.envs.simulation import PortfolioSimulation
+from nvtrader_pipelines.envs.simulation import PortfolioSimulation, Step
 from nvtrader_pipelines.envs.spaces import action_space
 from nvtrader_pipelines.policies.advantages import Episodes, Estimate
 from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
@@ -83,39 +83,57 @@ def play(
     return player.experience(group_size)
 
 
+class RunningEpisodes:
+    """Episodes of all portfolios, stepped together until the last one ends."""
+
+    def __init__(self, simulation: PortfolioSimulation, log: TrainingLog) -> None:
+        self.running = np.ones(len(simulation.steps), dtype=bool)
+        self.observation = simulation.observe()
+        self._simulation, self._log, self._space = simulation, log, action_space(simulation)
+
+    def step(self, actions: Tensor, values: Tensor | None = None, log_probs: Tensor | None = None) -> Step:
+        """Step every episode with clipped actions (n, A), and record the step."""
+        simulation = self._simulation
+        clipped = np.clip(actions.numpy(), self._space.low, self._space.high)
+        decided_at = simulation.accounts.t
+        step = simulation.step(clipped)
+        played = PlayedStep(self.observation, clipped, decided_at, simulation.accounts.drawdown, step, self.running)
+        self._log.step(played, values, log_probs)
+        self.running = self.running & ~played.done
+        self.observation = simulation.observe() if simulation.rewind() else step.observation
+        return step
+
+
 class _Player:
     """Episodes of one update in progress."""
 
     def __init__(
         self, simulation: PortfolioSimulation, policy: ActorCriticPolicy, log: TrainingLog, *, with_critic: bool
     ) -> None:
-        self.running = np.ones(len(simulation.steps), dtype=bool)
-        self._simulation, self._policy, self._log, self._with_critic = simulation, policy, log, with_critic
-        self._space = action_space(simulation)
-        self._observation = simulation.observe()
-        self._final_observation = np.zeros_like(self._observation)
+        self._episodes = RunningEpisodes(simulation, log)
+        self._policy, self._with_critic = policy, with_critic
+        self._final_observation = np.zeros_like(self._episodes.observation)
         self._truncated = np.zeros_like(self.running)
         self._observations: list[Tensor] = []
         self._outputs: list[tuple[Tensor, Tensor, Tensor]] = []  # actions, log-probabilities, values
         self._rewards: list[tuple[NDArray[np.float64], NDArray[np.bool_]]] = []  # rewards, and whether running
 
+    @property
+    def running(self) -> NDArray[np.bool_]:
+        """Portfolios whose episode has not ended, (E,)."""
+        return self._episodes.running
+
     def step(self) -> None:
         """Step every episode."""
-        simulation, running, observation = self._simulation, self.running, self._observation
-        network_input = torch.as_tensor(observation)
+        network_input, running = torch.as_tensor(self._episodes.observation), self.running
         actions, log_probs, values = self._act(network_input)
-        clipped = np.clip(actions.numpy(), self._space.low, self._space.high)
-        decided_at = simulation.accounts.t
-        step = simulation.step(clipped)
-        played = PlayedStep(observation, clipped, decided_at, simulation.accounts.drawdown, step, running)
-        self._log.step(played, values if self._with_critic else None, log_probs)
+        step = self._episodes.step(actions, values if self._with_critic else None, log_probs)
         self._observations.append(network_input)
         self._outputs.append((actions, log_probs, values))
         self._rewards.append((step.reward, running))
-        self._final_observation[played.done] = step.observation[played.done]
-        self._truncated[played.done] = step.truncated[played.done]
-        self.running = running & ~played.done
-        self._observation = simulation.observe() if simulation.rewind() else step.observation
+        done = running & ~self.running
+        self._final_observation[done] = step.observation[done]
+        self._truncated[done] = step.truncated[done]
 
     def experience(self, group_size: int) -> Experience:
         """Return the finished episodes."""

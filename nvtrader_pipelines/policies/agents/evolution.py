@@ -1,0 +1,91 @@
+"""Learners that search the actor's weights by episode rewards alone, without gradients or a critic."""
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import PositiveInt
+
+from nvtrader_pipelines.envs.observations import ObservationLayout
+from nvtrader_pipelines.policies.agents.learner import Learner, NetworkOutput
+from nvtrader_pipelines.policies.fit import TrainingHooks
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.policies import ActorCriticPolicy
+    from torch import Tensor
+
+    from nvtrader_pipelines.envs.simulation import PortfolioSimulation
+    from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
+
+
+class WeightSearch(Protocol):
+    """Search for weights of high score, generation by generation; it depends on its seed and the scores alone."""
+
+    @property
+    def mean(self) -> NDArray[np.float64]:
+        """Weights of the policy so far, (D,)."""
+
+    def ask(self) -> NDArray[np.float64]:
+        """Return the candidates of the next generation, (C, D)."""
+
+    def tell(self, scores: NDArray[np.float64], remaining: float) -> None:
+        """Move by the scores (C,) of the latest candidates, where a share of the training remains."""
+
+
+class EvolutionLearner(Learner):
+    """Learner that scores a generation of candidate weights by episodes from common starts.
+
+    A candidate's score is the mean undiscounted reward of its `n_starts` episodes, each played to its end without
+    noise in the actions, so `gamma` has no effect. Only the weights that the action depends on are searched.
+    """
+
+    n_starts: PositiveInt = 4  # per generation, common to all candidates
+
+    @property
+    @abstractmethod
+    def n_candidates(self) -> int:
+        """Number of candidates per generation."""
+
+    @abstractmethod
+    def search(self, start: NDArray[np.float64], seed: int) -> WeightSearch:
+        """Begin a search at the network's initial weights (D,)."""
+
+    @property
+    def n_portfolios(self) -> int:
+        """Number of parallel portfolios."""
+        return self.n_starts * self.n_candidates
+
+    def policy(self, layout: ObservationLayout) -> "tuple[type[ActorCriticPolicy], dict[str, Any]]":
+        """SB3 class of the policy, and its keyword arguments; critic and deviation stay as initialized."""
+        return self.backbone.actor_critic(layout, log_std_init=0.0)
+
+    def learn(
+        self, simulation: "PortfolioSimulation", seed: int, hooks: TrainingHooks
+    ) -> "tuple[ActorCriticPolicy, TrainingLog]":
+        """Train a network on the simulation and return it with the log.
+
+        Raises:
+            CheckpointError: if the checkpoint to resume from is damaged or of another training.
+        """
+        import torch
+
+        from nvtrader_pipelines.policies.agents.evolution_training import EvolutionTraining
+
+        with torch.random.fork_rng(devices=[]):
+            training = EvolutionTraining(self, simulation, seed, hooks)
+        while training.timesteps < self.total_timesteps:
+            training.update()
+        return training.finish(), training.log
+
+    def act(
+        self,
+        network: Any,
+        observation: "Tensor",
+        state: Any,
+        *,
+        with_estimates: bool = True,  # noqa: ARG002 - there are none
+    ) -> NetworkOutput:
+        """Return the action, without a value or a log-probability."""
+        action = network._predict(observation, deterministic=True)  # noqa: SLF001 - no public method takes tensors
+        return NetworkOutput(action.numpy()[0], None, None, state)
