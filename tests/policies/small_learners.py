@@ -34,6 +34,10 @@ SMALL = {
     "buffer_size": 128,
     "learning_starts": 64,
     "lstm_hidden_size": 8,
+    "n_starts": 2,
+    "n_delta": 2,
+    "n_top": 2,
+    "population_size": 4,
     "backbone": MlpBackbone(hidden=(8,)),
 }
 
@@ -41,7 +45,14 @@ SMALL = {
 def small(member: type[Learner], **settings) -> Learner:
     """Return a learner with the smallest settings it has."""
     known = {name: value for name, value in SMALL.items() if name in member.model_fields}
+    if "mlp" not in member.backbones:
+        del known["backbone"]
     return member(**{**known, **settings})
+
+
+def spec_of(agent: Learner) -> EnvSpec:
+    """Return a small environment that suits the learner's backbone."""
+    return RESIDUAL_SPEC if agent.backbone.kind == "shared_asset" else SPEC
 
 
 TUNERS = (DpoAgent,)  # need a policy and pairs; their own tests train them
@@ -51,7 +62,7 @@ LEARNERS = {
 CLASSICAL = {member().kind: member() for member in members(Agent) if member.is_classical}
 REGIME_SPEC = SPEC.model_copy(update={"observation": RegimeObservation()})
 CASES = {
-    **{kind: (SPEC, agent) for kind, agent in LEARNERS.items()},
+    **{kind: (spec_of(agent), agent) for kind, agent in LEARNERS.items()},
     "shared_asset": (RESIDUAL_SPEC, RESIDUAL_AGENT),
     "regime": (REGIME_SPEC, AGENT),
 }

@@ -15,6 +15,7 @@ from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
 from nvtrader_pipelines.policies.agents import DEFAULT_HOOKS, PpoAgent, TrainingHooks
 from nvtrader_pipelines.policies.agents.demeaning import demean_panel
+from nvtrader_pipelines.policies.agents.evolution import EvolutionLearner
 from nvtrader_pipelines.policies.agents.learner import EVERY_BACKBONE, EXTRACTORS
 from nvtrader_pipelines.policies.agents.on_policy import ActorCriticLearner
 from nvtrader_pipelines.policies.backbones import AutoencoderBackbone, Backbone, MlpBackbone, SharedAssetBackbone
@@ -23,7 +24,7 @@ from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from tests.contracts.families import members
 from tests.markets import synthetic_panel
 from tests.panels import eventful_panel, with_other_future
-from tests.policies.small_learners import AGENT, CASES, LEARNERS, SPEC, WINDOW, bits, card_of, small
+from tests.policies.small_learners import AGENT, CASES, LEARNERS, SPEC, WINDOW, bits, card_of, small, spec_of
 
 PANEL = synthetic_panel(160, 3)
 EVERY = pytest.mark.parametrize(("spec", "agent"), CASES.values(), ids=CASES)
@@ -59,9 +60,11 @@ def test_training_changes_every_learned_tensor(case, spec, agent):
     barely = agent.model_copy(update={"total_timesteps": 1, "learning_rate": 1e-12})
     start = barely.train(PANEL, spec, WINDOW, 1).tensors
     unlearned = {name for name, tensor in fit.tensors.items() if torch.equal(tensor, start[name])}
-    assert unlearned == (
-        {name for name in start if "value" in name or "vf" in name} if is_without_critic(agent) else set()
-    )
+    critic = {name for name in start if "value" in name or "vf" in name or "critic" in name}
+    if isinstance(agent, EvolutionLearner):
+        assert unlearned == {*critic, "log_std"}
+    else:
+        assert unlearned == (critic if is_without_critic(agent) else set())
 
 
 def is_without_critic(agent):
@@ -109,7 +112,7 @@ def test_hooks_do_not_change_the_trained_policy(case, spec, agent):
     assert len(seen) > 0
     assert plain.rollouts.is_empty()
     assert not watched.rollouts.is_empty()
-    assert bool(saved) == isinstance(agent, ActorCriticLearner)
+    assert bool(saved) == isinstance(agent, (ActorCriticLearner, EvolutionLearner))
 
 
 @pytest.mark.slow
@@ -173,7 +176,7 @@ def test_backbone_pretrains_on_the_training_window_only(agent):
     SEEN.clear()
     prepared = agent.model_copy(update={"backbone": Prepared(hidden=(8,))})
     fit = prepared.train(PANEL, SPEC, WINDOW, 7)
-    assert bits(fit) != bits(agent.train(PANEL, SPEC, WINDOW, 7))
+    assert bits(fit) != bits(agent.train(PANEL, spec_of(agent), WINDOW, 7))
     ((observations, seed),) = SEEN
     simulation = PortfolioSimulation(PANEL, SPEC, 1, first=WINDOW[0], last=WINDOW[1])
     assert observations.shape == (WINDOW[1] - WINDOW[0] + 1, simulation.builder.length)
@@ -222,7 +225,8 @@ def test_on_policy_agents_take_every_backbone_and_others_extractors():
     assert {"shared_asset"} == EVERY_BACKBONE - EXTRACTORS
     every = {kind for kind, agent in LEARNERS.items() if agent.backbones == EVERY_BACKBONE}
     assert every == {"ppo", "a2c", "grouped_ppo"}
-    assert all(agent.backbones in (EVERY_BACKBONE, EXTRACTORS) for agent in LEARNERS.values())
+    others = {kind for kind, agent in LEARNERS.items() if agent.backbones not in (EVERY_BACKBONE, EXTRACTORS)}
+    assert others == {"ars", "cma_es"}
 
 
 @pytest.mark.parametrize("kind", [kind for kind, agent in LEARNERS.items() if agent.backbones == EXTRACTORS])
@@ -234,7 +238,7 @@ def test_unsupported_backbone_raises_before_training(kind):
 
 @pytest.mark.parametrize("member", [type(agent) for agent in LEARNERS.values()])
 @pytest.mark.parametrize(
-    ("field", "value"), [("gamma", 1.0), ("learning_rate", 0.1), ("total_timesteps", 0), ("final_learning_rate", 2.0)]
+    ("field", "value"), [("gamma", 1.0), ("learning_rate", 2.0), ("total_timesteps", 0), ("final_learning_rate", 2.0)]
 )
 def test_hyperparameters_out_of_range_are_invalid(member, field, value):
     with pytest.raises(ValidationError):
@@ -280,7 +284,7 @@ FAST = {(torch.optim.Adam, True, 1, False)}
 @pytest.mark.usefixtures("slow_settings")
 @EVERY
 def test_learners_use_fused_adam_one_thread_and_no_argument_checks(spec, agent):
-    expected = set() if isinstance(agent, PpoAgent) else FAST  # its update is written out
+    expected = set() if isinstance(agent, (PpoAgent, EvolutionLearner)) else FAST  # own updates, without an optimizer
     assert settings_while(agent, spec) == expected
     assert torch.get_num_threads() == 1
 

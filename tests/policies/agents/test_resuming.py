@@ -3,11 +3,12 @@ import torch
 
 from nvtrader_pipelines.policies.agents import Agent, PpoAgent, TrainingHooks
 from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError
+from nvtrader_pipelines.policies.agents.evolution import EvolutionLearner
 from nvtrader_pipelines.policies.agents.on_policy import ActorCriticLearner, EntropyAnnealing
 from nvtrader_pipelines.policies.backbones import Backbone, SharedAssetBackbone
 from tests.contracts.families import members
 from tests.markets import synthetic_panel
-from tests.policies.small_learners import RESIDUAL_SPEC, SPEC, TUNERS, WINDOW, bits
+from tests.policies.small_learners import RESIDUAL_SPEC, SPEC, TUNERS, WINDOW, bits, spec_of
 
 pytestmark = pytest.mark.slow
 
@@ -20,10 +21,15 @@ TINY = {
     "n_epochs": 2,
     "n_groups": 4,
     "group_size": 4,
+    "n_starts": 2,
+    "n_delta": 2,
+    "n_top": 1,
+    "population_size": 4,
 }
 LEARNERS = [member for member in members(Agent) if not member.is_classical and member not in TUNERS]
 RESUMABLE = [member for member in LEARNERS if issubclass(member, ActorCriticLearner)]
-OTHERS = [member for member in LEARNERS if not issubclass(member, ActorCriticLearner)]
+SEARCHES = [member for member in LEARNERS if issubclass(member, EvolutionLearner)]
+OTHERS = [member for member in LEARNERS if member not in (*RESUMABLE, *SEARCHES)]
 
 
 def tiny(member, **settings):
@@ -45,9 +51,10 @@ def assert_resumes(agent, spec=SPEC):
     assert bits(rest) == bits(whole)
 
 
-@pytest.mark.parametrize("member", RESUMABLE)
+@pytest.mark.parametrize("member", [*RESUMABLE, *SEARCHES])
 def test_resumable_agent_resumes_bit_for_bit(member):
-    assert_resumes(tiny(member))
+    agent = tiny(member)
+    assert_resumes(agent, spec_of(agent))
 
 
 @pytest.mark.parametrize(
