@@ -1,13 +1,13 @@
 """Augmented random search over the actor's weights."""
 
-from collections.abc import Callable
+from collections.abc import Generator
 from typing import Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from nvtrader_pipelines.policies.agents.evolution import EvolutionLearner
+from nvtrader_pipelines.policies.agents.evolution import EvolutionLearner, Generation, Scores
 from nvtrader_pipelines.policies.backbones import Backbone, MlpBackbone
 
 DIRECTIONS = 0x41  # separates the random stream of the directions from those of starts and sampler
@@ -41,33 +41,17 @@ class ArsAgent(EvolutionLearner):
         """Number of candidates per generation."""
         return 2 * self.n_delta
 
-    def search(self, start: NDArray[np.float64], seed: int) -> "RandomSearch":
-        """Begin a search at zero for a linear policy, else at the network's initial weights (D,)."""
+    def search(self, start: NDArray[np.float64], seed: int) -> Generator[Generation, Scores]:
+        """Yield the weights and both signs of random directions, all forward, then all backward."""
         is_linear = isinstance(self.backbone, MlpBackbone) and not self.backbone.hidden
-        return RandomSearch(self, np.zeros_like(start) if is_linear else start, seed, self.schedule())
-
-
-class RandomSearch:
-    """Search that steps along random directions, each tried with both signs."""
-
-    def __init__(
-        self, agent: ArsAgent, start: NDArray[np.float64], seed: int, learning_rate: Callable[[float], float]
-    ) -> None:
-        self.mean = start
-        self._agent, self._learning_rate = agent, learning_rate
-        self._generator = np.random.default_rng([seed, DIRECTIONS])
-        self._directions = np.empty((0, len(start)))
-
-    def ask(self) -> NDArray[np.float64]:
-        """Return the candidates of the next generation, (C, D): all directions forward, then all backward."""
-        self._directions = self._generator.standard_normal((self._agent.n_delta, len(self.mean)))
-        steps = self._agent.delta_std * self._directions
-        return np.concatenate([self.mean + steps, self.mean - steps])
-
-    def tell(self, scores: NDArray[np.float64], remaining: float) -> None:
-        """Move by the scores (C,) of the latest candidates, where a share of the training remains."""
-        pairs = scores.reshape(2, -1)
-        top = np.argsort(-pairs.max(axis=0), kind="stable")[: self._agent.n_top]
-        deviation = pairs[:, top].std() or 1.0  # equal scores differ by nothing, so there is no step
-        differences = (pairs[0, top] - pairs[1, top]) / deviation
-        self.mean = self.mean + self._learning_rate(remaining) * (differences @ self._directions[top]) / len(top)
+        mean, learning_rate = np.zeros_like(start) if is_linear else start, self.schedule()
+        generator = np.random.default_rng([seed, DIRECTIONS])
+        while True:
+            directions = generator.standard_normal((self.n_delta, len(mean)))
+            steps = self.delta_std * directions
+            scores, remaining = yield mean, np.concatenate([mean + steps, mean - steps])
+            pairs = scores.reshape(2, -1)
+            top = np.argsort(-pairs.max(axis=0), kind="stable")[: self.n_top]
+            deviation = pairs[:, top].std() or 1.0  # equal scores have no difference either, so there is no step
+            differences = (pairs[0, top] - pairs[1, top]) / deviation
+            mean = mean + learning_rate(remaining) * (differences @ directions[top]) / len(top)

@@ -1,16 +1,14 @@
 """Covariance matrix adaptation over the actor's weights."""
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from collections.abc import Generator
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from nvtrader_pipelines.policies.agents.evolution import EvolutionLearner
+from nvtrader_pipelines.policies.agents.evolution import EvolutionLearner, Generation, Scores
 from nvtrader_pipelines.policies.backbones import Backbone, SharedAssetBackbone
-
-if TYPE_CHECKING:
-    from cmaes import SepCMA
 
 
 class CmaEsAgent(EvolutionLearner):
@@ -34,30 +32,12 @@ class CmaEsAgent(EvolutionLearner):
         """Number of candidates per generation."""
         return self.population_size
 
-    def search(self, start: NDArray[np.float64], seed: int) -> "CmaSearch":
-        """Begin a search at the network's initial weights (D,)."""
+    def search(self, start: NDArray[np.float64], seed: int) -> Generator[Generation, Scores]:
+        """Yield the mean of the distribution, and a population drawn from it."""
         from cmaes import SepCMA
 
-        return CmaSearch(SepCMA(start, self.sigma, seed=seed, population_size=self.population_size))
-
-
-class CmaSearch:
-    """Search by an optimizer of cmaes, which minimizes."""
-
-    def __init__(self, optimizer: "SepCMA") -> None:
-        self._optimizer = optimizer
-        self._candidates = np.empty((0, optimizer.dim))
-
-    @property
-    def mean(self) -> NDArray[np.float64]:
-        """Mean of the distribution, (D,)."""
-        return self._optimizer.mean
-
-    def ask(self) -> NDArray[np.float64]:
-        """Return the candidates of the next generation, (C, D)."""
-        self._candidates = np.stack([self._optimizer.ask() for _ in range(self._optimizer.population_size)])
-        return self._candidates
-
-    def tell(self, scores: NDArray[np.float64], remaining: float) -> None:  # noqa: ARG002 - step sizes adapt
-        """Move by the scores (C,) of the latest candidates."""
-        self._optimizer.tell(list(zip(self._candidates, (-scores).tolist(), strict=True)))
+        optimizer = SepCMA(start, self.sigma, seed=seed, population_size=self.population_size)
+        while True:
+            candidates = np.stack([optimizer.ask() for _ in range(self.population_size)])
+            scores, _ = yield optimizer.mean, candidates
+            optimizer.tell(list(zip(candidates, (-scores).tolist(), strict=True)))  # it minimizes

@@ -1,7 +1,8 @@
 """Learners that search the actor's weights by episode rewards alone, without gradients or a critic."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Generator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,25 +13,15 @@ from nvtrader_pipelines.policies.agents.learner import Learner, NetworkOutput
 from nvtrader_pipelines.policies.fit import TrainingHooks
 
 if TYPE_CHECKING:
-    from stable_baselines3.common.policies import ActorCriticPolicy
+    from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
     from torch import Tensor
 
     from nvtrader_pipelines.envs.simulation import PortfolioSimulation
     from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 
 
-class WeightSearch(Protocol):
-    """Search for weights of high score, generation by generation; it depends on its seed and the scores alone."""
-
-    @property
-    def mean(self) -> NDArray[np.float64]:
-        """Weights of the policy so far, (D,)."""
-
-    def ask(self) -> NDArray[np.float64]:
-        """Return the candidates of the next generation, (C, D)."""
-
-    def tell(self, scores: NDArray[np.float64], remaining: float) -> None:
-        """Move by the scores (C,) of the latest candidates, where a share of the training remains."""
+Scores = tuple[NDArray[np.float64], float]  # of the candidates (C,), and the remaining share of the training
+Generation = tuple[NDArray[np.float64], NDArray[np.float64]]  # the policy's weights (D,), candidates to score (C, D)
 
 
 class EvolutionLearner(Learner):
@@ -48,8 +39,11 @@ class EvolutionLearner(Learner):
         """Number of candidates per generation."""
 
     @abstractmethod
-    def search(self, start: NDArray[np.float64], seed: int) -> WeightSearch:
-        """Begin a search at the network's initial weights (D,)."""
+    def search(self, start: NDArray[np.float64], seed: int) -> Generator[Generation, Scores]:
+        """Yield generations from the network's initial weights (D,) on, each after the scores of the one before.
+
+        They depend on nothing else, so a checkpoint needs the scores alone.
+        """
 
     @property
     def n_portfolios(self) -> int:
@@ -62,7 +56,7 @@ class EvolutionLearner(Learner):
 
     def learn(
         self, simulation: "PortfolioSimulation", seed: int, hooks: TrainingHooks
-    ) -> "tuple[ActorCriticPolicy, TrainingLog]":
+    ) -> "tuple[BasePolicy, TrainingLog]":
         """Train a network on the simulation and return it with the log.
 
         Raises:
@@ -84,7 +78,7 @@ class EvolutionLearner(Learner):
         observation: "Tensor",
         state: Any,
         *,
-        with_estimates: bool = True,  # noqa: ARG002 - there are none
+        with_estimates: bool = True,  # noqa: ARG002 - has none
     ) -> NetworkOutput:
         """Return the action, without a value or a log-probability."""
         action = network._predict(observation, deterministic=True)  # noqa: SLF001 - no public method takes tensors

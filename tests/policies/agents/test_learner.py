@@ -186,13 +186,14 @@ def test_backbone_pretrains_on_the_training_window_only(agent):
 
 
 WINDOW_BACKBONES = [member for member in members(Backbone) if member.needs_window]
+WINDOW_LEARNERS = [agent for agent in LEARNERS.values() if agent.backbones >= EXTRACTORS]
 WINDOWED = SPEC.model_copy(update={"lookback": 20})
 
 
 @pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("backbone", WINDOW_BACKBONES)
-@pytest.mark.parametrize("agent", LEARNERS.values(), ids=LEARNERS)
+@pytest.mark.parametrize("agent", WINDOW_LEARNERS, ids=lambda agent: agent.kind)
 def test_every_learner_trains_and_decides_with_every_window_backbone(agent, backbone):
     on = agent.model_copy(update={"backbone": backbone()})
     first, second = (on.train(PANEL, WINDOWED, WINDOW, 3) for _ in range(2))
