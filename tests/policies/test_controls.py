@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from nvtrader_pipelines.envs.observations import PerAssetObservation
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
@@ -14,7 +15,16 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
 )
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
-from nvtrader_pipelines.policies.agents import A2cAgent, PpoAgent, RecurrentPpoAgent, SacAgent, Td3Agent, TqcAgent
+from nvtrader_pipelines.policies.agents import (
+    A2cAgent,
+    ArsAgent,
+    CmaEsAgent,
+    PpoAgent,
+    RecurrentPpoAgent,
+    SacAgent,
+    Td3Agent,
+    TqcAgent,
+)
 from nvtrader_pipelines.policies.backbones import MlpBackbone
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.policies.learned import open_policy
@@ -46,6 +56,7 @@ OTHERS = [
     A2cAgent(**ON_POLICY),
     RecurrentPpoAgent(**CLIPPED),
     *(member(**OFF_POLICY, learning_rate=3e-3) for member in (SacAgent, Td3Agent, TqcAgent)),
+    ArsAgent(total_timesteps=100_000, learning_rate=0.1),
 ]
 
 
@@ -55,6 +66,14 @@ def market(calendar=NEW_YORK):
     returns = np.random.default_rng(0).permuted(panel.close_returns - panel.close_returns.mean(axis=0), axis=0)
     tomorrow = np.roll(returns, -1, axis=0)  # what a decision earns that is filled at its own close
     return replace(panel, close_returns=returns, features=tomorrow[:, :, None], feature_names=("signal",))
+
+
+def per_asset_market():
+    """The market with the features of the per-asset observation, tomorrow's return in place of the latest."""
+    panel, usual = market(), synthetic_panel(1000, 4, seed=5, opens=False)
+    features = usual.features.copy()
+    features[:, :, usual.feature_names.index("return_1")] = panel.features[:, :, 0]
+    return replace(panel, features=features, feature_names=usual.feature_names)
 
 
 def shuffled(panel, seed):
@@ -76,7 +95,11 @@ def returns_out_of_sample(panel, seed, agent=AGENT, spec=SPEC):
 
 def excess_growth(agent, calendar=NEW_YORK):
     """Log growth of the policy trained with the signal over that of 1/N, net of costs."""
-    own, equal = returns_out_of_sample(market(calendar), 0, agent)
+    return excess_log_growth(*returns_out_of_sample(market(calendar), 0, agent))
+
+
+def excess_log_growth(own, equal):
+    """Log growth of one series of returns over that of another."""
     return np.log1p(own).sum() - np.log1p(equal).sum()
 
 
@@ -97,6 +120,13 @@ def test_ppo_beats_equal_weights_given_tomorrows_return(calendar):
 @pytest.mark.parametrize("agent", OTHERS, ids=lambda agent: agent.kind)
 def test_library_learner_beats_equal_weights_given_tomorrows_return(agent):
     assert excess_growth(agent) > 0.5
+
+
+@pytest.mark.nightly
+def test_cma_es_beats_equal_weights_given_tomorrows_return():
+    spec = SPEC.model_copy(update={"observation": PerAssetObservation()})
+    agent = CmaEsAgent(total_timesteps=100_000)
+    assert excess_log_growth(*returns_out_of_sample(per_asset_market(), 0, agent, spec)) > 0.5
 
 
 @pytest.mark.nightly

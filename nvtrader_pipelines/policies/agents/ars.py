@@ -1,14 +1,17 @@
 """Augmented random search over the actor's weights."""
 
 from collections.abc import Generator
-from typing import Annotated, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from nvtrader_pipelines.policies.agents.evolution import EvolutionLearner, Generation, Scores
+from nvtrader_pipelines.policies.agents.evolution import EvolutionLearner
 from nvtrader_pipelines.policies.backbones import Backbone, MlpBackbone
+
+if TYPE_CHECKING:
+    from nvtrader_pipelines.policies.agents.evolution_training import Generation, Scores
 
 DIRECTIONS = 0x41  # separates the random stream of the directions from those of starts and sampler
 
@@ -41,7 +44,7 @@ class ArsAgent(EvolutionLearner):
         """Number of candidates per generation."""
         return 2 * self.n_delta
 
-    def search(self, start: NDArray[np.float64], seed: int) -> Generator[Generation, Scores]:
+    def search(self, start: NDArray[np.float64], seed: int) -> "Generator[Generation, Scores]":
         """Yield the weights and both signs of random directions, all forward, then all backward."""
         is_linear = isinstance(self.backbone, MlpBackbone) and not self.backbone.hidden
         mean, learning_rate = np.zeros_like(start) if is_linear else start, self.schedule()

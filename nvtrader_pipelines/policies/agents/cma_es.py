@@ -1,14 +1,17 @@
 """Covariance matrix adaptation over the actor's weights."""
 
 from collections.abc import Generator
-from typing import Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from nvtrader_pipelines.policies.agents.evolution import EvolutionLearner, Generation, Scores
+from nvtrader_pipelines.policies.agents.evolution import EvolutionLearner
 from nvtrader_pipelines.policies.backbones import Backbone, SharedAssetBackbone
+
+if TYPE_CHECKING:
+    from nvtrader_pipelines.policies.agents.evolution_training import Generation, Scores
 
 
 class CmaEsAgent(EvolutionLearner):
@@ -32,7 +35,7 @@ class CmaEsAgent(EvolutionLearner):
         """Number of candidates per generation."""
         return self.population_size
 
-    def search(self, start: NDArray[np.float64], seed: int) -> Generator[Generation, Scores]:
+    def search(self, start: NDArray[np.float64], seed: int) -> "Generator[Generation, Scores]":
         """Yield the mean of the distribution, and a population drawn from it."""
         from cmaes import SepCMA
 

@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
     from nvtrader_pipelines.envs.simulation import PortfolioSimulation
     from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
-
-
-Scores = tuple[NDArray[np.float64], float]  # of the candidates (C,), and the remaining share of the training
-Generation = tuple[NDArray[np.float64], NDArray[np.float64]]  # the policy's weights (D,), candidates to score (C, D)
+    from nvtrader_pipelines.policies.agents.evolution_training import Generation, Scores
 
 
 class EvolutionLearner(Learner):
@@ -39,7 +36,7 @@ class EvolutionLearner(Learner):
         """Number of candidates per generation."""
 
     @abstractmethod
-    def search(self, start: NDArray[np.float64], seed: int) -> Generator[Generation, Scores]:
+    def search(self, start: NDArray[np.float64], seed: int) -> "Generator[Generation, Scores]":
         """Yield generations from the network's initial weights (D,) on, each after the scores of the one before.
 
         They depend on nothing else, so a checkpoint needs the scores alone.
@@ -67,7 +64,7 @@ class EvolutionLearner(Learner):
         from nvtrader_pipelines.policies.agents.evolution_training import EvolutionTraining
 
         with torch.random.fork_rng(devices=[]):
-            training = EvolutionTraining(self, simulation, seed, hooks)
+            training = EvolutionTraining(self, self.search, simulation, seed, hooks)
         while training.timesteps < self.total_timesteps:
             training.update()
         return training.finish(), training.log

@@ -1,5 +1,7 @@
 """Training by a search over weights, generation by generation."""
 
+from collections.abc import Callable, Generator
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -12,10 +14,13 @@ from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
 from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 from nvtrader_pipelines.policies.agents.checkpoints import add_prefix, checkpoint_errors, numpy_arrays, pack, unpack
-from nvtrader_pipelines.policies.agents.evolution import EvolutionLearner
 from nvtrader_pipelines.policies.agents.grouped_episodes import RunningEpisodes, start_groups
+from nvtrader_pipelines.policies.agents.learner import Learner
 from nvtrader_pipelines.policies.fit import TrainingHooks
 
+Scores = tuple[NDArray[np.float64], float]  # of the candidates (C,), and the remaining share of the training
+Generation = tuple[NDArray[np.float64], NDArray[np.float64]]  # the policy's weights (D,), candidates to score (C, D)
+Search = Callable[[NDArray[np.float64], int], Generator[Generation, Scores]]  # from initial weights (D,) and a seed
 STARTS = 0x45  # separates the random stream of the starts from those of the search and the sampler
 
 
@@ -42,7 +47,7 @@ class EvolutionTraining:
     """State of a training between two generations: the search, and the random stream of the starts."""
 
     def __init__(
-        self, agent: EvolutionLearner, simulation: PortfolioSimulation, seed: int, hooks: TrainingHooks
+        self, agent: Learner, search: Search, simulation: PortfolioSimulation, seed: int, hooks: TrainingHooks
     ) -> None:
         torch.manual_seed(seed)
         self.timesteps = 0
@@ -54,7 +59,7 @@ class EvolutionTraining:
         self._actor = Actor(self._policy)
         self._searched = self._actor.searched(torch.as_tensor(simulation.observe()))
         start = parameters_to_vector(self._searched.values()).detach().double().numpy()
-        self._search = agent.search(start, seed)
+        self._search = search(start, seed)
         self._mean, self._candidates = next(self._search)
         self._agent, self._simulation = agent, simulation
         self._generator = np.random.default_rng([seed, STARTS])
