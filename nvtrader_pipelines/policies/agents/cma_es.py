@@ -18,7 +18,7 @@ class CmaEsAgent(EvolutionLearner):
     """CMA-ES with a diagonal matrix (Ros & Hansen 2008) from the package cmaes; defaults untuned.
 
     A normal distribution of weights moves to the better half of each generation; the policy is its mean. A full matrix
-    of 642 weights took ten times the CPU time and gained hardly more by the same steps. Step sizes adapt by
+    of 642 weights took ten times the CPU time for a tenth more reward by the same steps. Step sizes adapt by
     themselves: `learning_rate`, `final_learning_rate` and `gamma` have no effect.
     """
 
