@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.envs.accounts import RUIN
 from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation, Step
-from nvtrader_pipelines.envs.spaces import action_space, observation_space
+from nvtrader_pipelines.envs.spaces import action_rows, action_space, observation_space
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.market.sample import sample_panel
@@ -146,7 +146,7 @@ class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
         action = np.asarray(action)
         if action.shape != self.action_space.shape:
             raise ValueError(f"an action needs shape {self.action_space.shape}, but has {action.shape}")
-        step = self.simulation.step(action[None, :])
+        step = self.simulation.step(action_rows(self.action_space, action[None]))
         return (
             step.observation[0],
             float(step.reward[0]),

@@ -1,6 +1,6 @@
 """Learners, environments and policy cards of small size, for tests that train."""
 
-from nvtrader_pipelines.envs.actions import ResidualAction
+from nvtrader_pipelines.envs.actions import ChoiceAction, ResidualAction
 from nvtrader_pipelines.envs.observations import PerAssetObservation, RegimeObservation
 from nvtrader_pipelines.envs.rewards import BenchmarkRelative
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -41,17 +41,25 @@ SMALL = {
 def small(member: type[Learner], **settings) -> Learner:
     """Return a learner with the smallest settings it has."""
     known = {name: value for name, value in SMALL.items() if name in member.model_fields}
+    if known["backbone"].kind not in member.backbones:
+        del known["backbone"]
     return member(**{**known, **settings})
 
 
+def spec_of(agent: Learner) -> EnvSpec:
+    """Return a small environment with an action that the learner takes."""
+    return DISCRETE_SPEC if agent.is_discrete else SPEC
+
+
 TUNERS = (DpoAgent,)  # need a policy and pairs; their own tests train them
+DISCRETE_SPEC = SPEC.model_copy(update={"action": ChoiceAction(window=5)})
 LEARNERS = {
     member().kind: small(member) for member in members(Agent) if not member.is_classical and member not in TUNERS
 }
 CLASSICAL = {member().kind: member() for member in members(Agent) if member.is_classical}
 REGIME_SPEC = SPEC.model_copy(update={"observation": RegimeObservation()})
 CASES = {
-    **{kind: (SPEC, agent) for kind, agent in LEARNERS.items()},
+    **{kind: (spec_of(agent), agent) for kind, agent in LEARNERS.items()},
     "shared_asset": (RESIDUAL_SPEC, RESIDUAL_AGENT),
     "regime": (REGIME_SPEC, AGENT),
 }

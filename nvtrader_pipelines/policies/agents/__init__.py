@@ -7,13 +7,17 @@ from pydantic import Field
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.policies.agents.a2c import A2cAgent
 from nvtrader_pipelines.policies.agents.dpo import DpoAgent
+from nvtrader_pipelines.policies.agents.dqn import DqnAgent, QrDqnAgent
 from nvtrader_pipelines.policies.agents.grouped_ppo import GroupedPpoAgent
+from nvtrader_pipelines.policies.agents.investor_imitator import InvestorImitatorAgent
 from nvtrader_pipelines.policies.agents.learner import Learner
+from nvtrader_pipelines.policies.agents.maskable_ppo import MaskablePpoAgent
 from nvtrader_pipelines.policies.agents.ppo import PpoAgent
 from nvtrader_pipelines.policies.agents.recurrent_ppo import RecurrentPpoAgent
 from nvtrader_pipelines.policies.agents.sac import SacAgent
 from nvtrader_pipelines.policies.agents.td3 import Td3Agent
 from nvtrader_pipelines.policies.agents.tqc import TqcAgent
+from nvtrader_pipelines.policies.agents.trpo import TrpoAgent
 from nvtrader_pipelines.policies.baselines import (
     AnchorPortfolio,
     BuyAndHold,
@@ -35,6 +39,11 @@ Agent = Annotated[
     | TqcAgent
     | GroupedPpoAgent
     | DpoAgent
+    | TrpoAgent
+    | DqnAgent
+    | QrDqnAgent
+    | MaskablePpoAgent
+    | InvestorImitatorAgent
     | EqualWeight
     | BuyAndHold
     | Momentum
@@ -54,14 +63,19 @@ __all__ = [
     "Agent",
     "CurvePoint",
     "DpoAgent",
+    "DqnAgent",
     "Fit",
     "GroupedPpoAgent",
+    "InvestorImitatorAgent",
     "Learner",
+    "MaskablePpoAgent",
     "PpoAgent",
+    "QrDqnAgent",
     "RecurrentPpoAgent",
     "SacAgent",
     "Td3Agent",
     "TqcAgent",
     "TrainingHooks",
     "TrainingPoint",
+    "TrpoAgent",
 ]

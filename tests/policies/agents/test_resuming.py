@@ -3,11 +3,12 @@ import torch
 
 from nvtrader_pipelines.policies.agents import Agent, PpoAgent, TrainingHooks
 from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError
-from nvtrader_pipelines.policies.agents.on_policy import ActorCriticLearner, EntropyAnnealing
+from nvtrader_pipelines.policies.agents.off_policy import OffPolicyLearner
+from nvtrader_pipelines.policies.agents.on_policy import EntropyAnnealing, WeightedLosses
 from nvtrader_pipelines.policies.backbones import Backbone, SharedAssetBackbone
 from tests.contracts.families import members
 from tests.markets import synthetic_panel
-from tests.policies.small_learners import RESIDUAL_SPEC, SPEC, TUNERS, WINDOW, bits
+from tests.policies.small_learners import RESIDUAL_SPEC, SPEC, TUNERS, WINDOW, bits, spec_of
 
 pytestmark = pytest.mark.slow
 
@@ -22,8 +23,9 @@ TINY = {
     "group_size": 4,
 }
 LEARNERS = [member for member in members(Agent) if not member.is_classical and member not in TUNERS]
-RESUMABLE = [member for member in LEARNERS if issubclass(member, ActorCriticLearner)]
-OTHERS = [member for member in LEARNERS if not issubclass(member, ActorCriticLearner)]
+RESUMABLE = [member for member in LEARNERS if not issubclass(member, OffPolicyLearner)]
+OTHERS = [member for member in LEARNERS if issubclass(member, OffPolicyLearner)]
+ANNEALED = [member for member in RESUMABLE if issubclass(member, WeightedLosses)]
 
 
 def tiny(member, **settings):
@@ -31,7 +33,8 @@ def tiny(member, **settings):
     return member(**{name: value for name, value in TINY.items() if name in member.model_fields}, **settings)
 
 
-def assert_resumes(agent, spec=SPEC):
+def assert_resumes(agent, spec=None):
+    spec = spec or spec_of(agent)
     saved, saved_later = [], []
     hooks = TrainingHooks(checkpoint=saved.append, sample_rate=0.5)
     whole = agent.train(PANEL, spec, WINDOW, 0, hooks)
@@ -51,7 +54,7 @@ def test_resumable_agent_resumes_bit_for_bit(member):
 
 
 @pytest.mark.parametrize(
-    "member", [RESUMABLE[0], *(pytest.param(member, marks=pytest.mark.nightly) for member in RESUMABLE[1:])]
+    "member", [ANNEALED[0], *(pytest.param(member, marks=pytest.mark.nightly) for member in ANNEALED[1:])]
 )
 def test_annealed_entropy_is_resumed_bit_for_bit(member):
     assert_resumes(tiny(member, ent_coef=EntropyAnnealing(start=0.5, end=0.0)))
@@ -67,4 +70,4 @@ def test_every_backbone_is_resumed_bit_for_bit(backbone):
 @pytest.mark.parametrize("member", OTHERS)
 def test_non_resumable_agent_raises_for_a_checkpoint(member):
     with pytest.raises(CheckpointError):
-        tiny(member).train(PANEL, SPEC, WINDOW, 0, TrainingHooks(resume_from=b"any"))
+        tiny(member).train(PANEL, spec_of(member()), WINDOW, 0, TrainingHooks(resume_from=b"any"))
