@@ -52,7 +52,7 @@ class Accounts:
     that look ahead see the `training` windows alone, and count 0 without any: in back-tests and on paper.
     """
 
-    def __init__(  # noqa: PLR0913 - a panel, a spec, and options by keyword
+    def __init__(
         self,
         panel: MarketPanel,
         spec: EnvSpec,

@@ -36,9 +36,7 @@ HIGH_COST = (
     "environment.turnover_cost_bps is {bps:g}, {percent:.2g} % of every trade; more than 50 is unusual and "
     "leaves little reason to trade: lower it unless it is intended"
 )
-LOOKS_AHEAD = (
-    "the reward counts {kinds} in training only, since later prices enter; in tests and on paper the contribution is 0"
-)
+LOOKS_AHEAD = "the reward looks ahead in training, by {kinds}; in tests and on paper this part of the reward is 0"
 OTHER_ANCHOR = (
     "the baseline `anchor` is the anchor of environment.action, which is one in any case, and not the other that "
     "baselines lists: drop it there"
@@ -234,7 +232,8 @@ def _require_training_sessions(plan: RunPlan) -> None:
     Raises:
         ValueError: if a term looks beyond it.
     """
-    demands = [term.require_training for term in plan.spec.environment.rewards if hasattr(term, "require_training")]
+    parts = plan.spec.environment.rewards
+    demands = [demand for part in parts if (demand := getattr(part, "require_training", None))]
     if demands:
         trainings = [normalize_windows(plan.training_window(fold)) for fold in plan.folds]
         n_sessions = min(max(last - first + 1 for first, last in windows) for windows in trainings)
@@ -264,8 +263,7 @@ def _warnings(plan: RunPlan) -> list[str]:
     cost_bps = plan.spec.environment.turnover_cost_bps
     if cost_bps > MAX_USUAL_COST_BPS:
         warnings.append(HIGH_COST.format(bps=cost_bps, percent=cost_bps / 100.0))
-    if kinds := [term.kind for term in plan.spec.environment.rewards if getattr(term, "looks_ahead", False)]:
-        warnings.append(LOOKS_AHEAD.format(kinds=" and ".join(kinds)))
+    warnings += _foresight_warnings(plan.spec)
     if any(
         isinstance(baseline, AnchorPortfolio) and baseline not in plan.spec.all_baselines
         for baseline in plan.spec.baselines
@@ -286,6 +284,12 @@ def _warnings(plan: RunPlan) -> list[str]:
             "delisted names are paid out in cash at their last price without cost: an optimistic assumption"
         )
     return warnings
+
+
+def _foresight_warnings(spec: ExperimentSpec) -> list[str]:
+    """Warning on reward terms that look ahead, if there are any."""
+    kinds = [term.kind for term in spec.environment.rewards if getattr(term, "looks_ahead", False)]
+    return [LOOKS_AHEAD.format(kinds=" and ".join(kinds))] if kinds else []
 
 
 def short_history_warnings(plan: RunPlan) -> list[str]:
