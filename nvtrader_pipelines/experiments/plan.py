@@ -227,18 +227,16 @@ def policy_card(plan: RunPlan, task: TrainingTask, fit: Fit) -> PolicyCard:
 
 
 def _require_training_sessions(plan: RunPlan) -> None:
-    """Check the shortest training against reward terms that look ahead; of several windows, the longest counts.
+    """Check the shortest training against reward terms; of a training's windows, the longest counts.
 
     Raises:
-        ValueError: if a term looks beyond it.
+        ValueError: if a term needs more sessions.
     """
     parts = plan.spec.environment.rewards
     demands = [demand for part in parts if (demand := getattr(part, "require_training", None))]
-    if demands:
-        trainings = [normalize_windows(plan.training_window(fold)) for fold in plan.folds]
-        n_sessions = min(max(last - first + 1 for first, last in windows) for windows in trainings)
-        for require_training in demands:
-            require_training(n_sessions)
+    trainings = [normalize_windows(plan.training_window(fold)) for fold in (plan.folds if demands else ())]
+    for require_training in demands:
+        require_training(min(max(last - first + 1 for first, last in windows) for windows in trainings))
 
 
 def _require_fitting_sessions(plan: RunPlan) -> None:

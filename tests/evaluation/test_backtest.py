@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.envs.actions import LeveredSimplexAction
-from nvtrader_pipelines.envs.rewards import BenchmarkRelative, CvarExcess, Hindsight, LogGrowth
+from nvtrader_pipelines.envs.rewards import BenchmarkRelative, CvarExcess, LogGrowth
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.backtest import (
@@ -362,10 +362,3 @@ def test_levered_account_that_lost_all_is_cash_of_equity_zero_to_the_end():
     ended = steps.filter("terminated")
     assert set(ended["info"].str.json_path_match("$.termination")) == {"ruin"}
     assert set(steps.filter(~pl.col("terminated"))["info"].str.json_path_match("$.termination")) == {None}
-
-
-def test_rewards_that_look_ahead_are_zero_in_a_back_test():
-    record = walked(spec=EnvSpec(rewards=(LogGrowth(), Hindsight()), vol_penalty=0.0))
-    terms = record.reward_decomposition
-    assert set(terms.filter(pl.col("term") == "hindsight")["contribution"]) == {0.0}
-    assert terms.filter(pl.col("term") == "log_growth")["contribution"].abs().sum() > 0.0

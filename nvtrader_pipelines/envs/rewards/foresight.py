@@ -28,16 +28,16 @@ def optimal_positions(returns: FloatArray, cost: float, n_levels: int) -> FloatA
     grid = np.linspace(0.0, 1.0, n_levels)
     costs = cost * np.abs(grid[:, None] - grid)  # by level before and after
     earned = np.pad(returns[1:], ((0, 1), (0, 0)))
-    choices = np.empty((*returns.shape, n_levels), np.intp)
+    choices = np.empty((*returns.shape, n_levels), np.uint8)
     value = np.zeros((returns.shape[1], n_levels))  # of each name and level, from t on
     for t in reversed(range(len(returns))):
         outcomes = (earned[t, :, None] * grid + value)[:, None, :] - costs
         choices[t], value = outcomes.argmax(axis=2), outcomes.max(axis=2)
-    levels = np.zeros(returns.shape, np.intp)
-    before, names = np.zeros(returns.shape[1], np.intp), np.arange(returns.shape[1])
+    level, names, positions = np.zeros(returns.shape[1], np.uint8), np.arange(returns.shape[1]), np.empty(returns.shape)
     for t in range(len(returns)):
-        before = levels[t] = choices[t, names, before]
-    return grid[levels]
+        level = choices[t, names, level]
+        positions[t] = grid[level]
+    return positions
 
 
 class Hindsight(Component):
@@ -54,15 +54,11 @@ class Hindsight(Component):
     long_term_weight: NonNegativeFloat = 0.2  # of the return over the horizon, beside the next session's
 
     def require_training(self, n_sessions: int) -> None:
-        """Require a horizon within the shortest training window.
-
-        Raises:
-            ValueError: if the horizon is not shorter than `n_sessions`.
-        """
+        """Raise a ValueError if the horizon is not shorter than the shortest training."""
         if self.horizon >= n_sessions:
             raise ValueError(
-                f"the horizon of hindsight must be shorter than every training window, but it is {self.horizon} "
-                f"sessions and the shortest window has {n_sessions}; lower the horizon, or train on more sessions"
+                f"the horizon of hindsight must be shorter than every fold's training, but it is {self.horizon} "
+                f"sessions and the shortest training has {n_sessions}; lower the horizon, or train on more sessions"
             )
 
     def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature

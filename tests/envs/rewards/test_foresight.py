@@ -26,10 +26,9 @@ def reward(term, targets, returns=RETURNS, *, t=0, is_trading=True, training=((0
     return accounts.trade(np.array([targets]), np.array([is_trading]), 1).reward_terms[term.kind][0]
 
 
-def with_other_values(panel, sessions, seed=9):
+def with_other_values(panel, sessions):
     """Panel with noise in every array in some sessions."""
-    noise = with_other_future(panel, 0, seed)
-    arrays = {name: getattr(panel, name).copy() for name in PANEL_ARRAYS}
+    noise, arrays = with_other_future(panel, 0), {name: getattr(panel, name).copy() for name in PANEL_ARRAYS}
     for name, array in arrays.items():
         array[sessions] = getattr(noise, name)[sessions]
     return replace(panel, **arrays)
