@@ -63,6 +63,7 @@ class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
     ## Rewards
     Sum of the spec's terms, by default log growth net of costs, less the excess of realized CVaR over a limit, less
     `vol_penalty` times realized volatility. `info["reward_terms"]` holds every contribution.
+    `hindsight` and `dp_distillation` look ahead within the window.
 
     With `stop_properly`, the total reward R of an episode that a truncating termination ends is replaced: `sign_safe`
     (default) makes it R - (1 - coefficient) * |R|, which is never more than R; `literal` makes it coefficient * R,

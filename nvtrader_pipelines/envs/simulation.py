@@ -64,7 +64,9 @@ class PortfolioSimulation:
                 f"{len(panel.sessions)} sessions has fewer"
             )
         self.panel, self.spec = panel, spec
-        self.accounts = Accounts(panel, spec, n_portfolios, t=self.first, tracks_positions=spec.pipeline)
+        self.accounts = Accounts(
+            panel, spec, n_portfolios, t=self.first, tracks_positions=spec.pipeline, training=self.stretches
+        )
         # latest decision of an episode at t, (T,)
         self._latest = _stretch_ends(self.stretches, len(panel.sessions)) - spec.rebal_freq
         self._all_trade = np.ones(n_portfolios, dtype=bool)  # every portfolio trades at every decision

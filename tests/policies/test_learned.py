@@ -6,13 +6,14 @@ import pytest
 import torch
 
 from nvtrader_pipelines.envs.account import Account, opening_account
+from nvtrader_pipelines.envs.rewards import DpDistillation, Hindsight
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive, write_archive
 from nvtrader_pipelines.policies.learned import EnsemblePolicy, open_policy
 from tests.markets import synthetic_panel
 from tests.panels import cut, with_other_future
-from tests.policies.small_learners import CASES, CLASSICAL, SPEC, WINDOW, card_of
+from tests.policies.small_learners import AGENT, CASES, CLASSICAL, SPEC, WINDOW, bits, card_of
 
 PANEL = synthetic_panel(200, 3)
 EVERY = pytest.mark.parametrize("kind", CASES)
@@ -191,3 +192,15 @@ def test_open_policy_raises_for_tensors_of_another_network(kind):
     for wrong in ({**tensors, name: torch.zeros(9)}, {name: tensors[name]}, {}):
         with pytest.raises(PolicyArchiveError):
             open_policy(card, wrong, PANEL)
+
+
+def test_training_by_foresight_depends_on_no_session_outside_its_windows():
+    spec = SPEC.model_copy(update={"rewards": (Hindsight(horizon=60), DpDistillation())})
+    gap = np.arange(71, 96 - SPEC.lookback)  # later ones are observed in the second window
+    closes = PANEL.close_returns.copy()
+    closes[gap] = -closes[gap] + 0.05
+    markets = (PANEL, with_other_future(PANEL, 150), replace(PANEL, close_returns=closes))
+    known, future, between = (bits(AGENT.train(market, spec, ((5, 70), (96, 150)), 0)) for market in markets)
+    assert future == known
+    assert between == known
+    assert bits(AGENT.train(PANEL, SPEC, ((5, 70), (96, 150)), 0)) != known
