@@ -1,5 +1,6 @@
 """Actions: maps from raw actions to target weights of the names and cash."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
@@ -11,7 +12,7 @@ from nvtrader_pipelines.components.component import Component, kind_of
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.envs.choice import CHOICES, Choice, ChoiceMap
 from nvtrader_pipelines.envs.observations.builder import beyond_panel_error
-from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.market.panel import MarketPanel, Window, window_mask
 from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import MAX_GROSS, Gross
 
@@ -290,11 +291,23 @@ class ChoiceAction(Component):
             raise ValueError(f"choices must differ, but they are {list(self.choices)}; name each once")
         return self
 
+    def require_training(self, panel: MarketPanel, windows: Sequence[Window]) -> None:
+        """Raise a ValueError if a session of the training windows allows no choice."""
+        if "cash" in self.choices:
+            return
+        is_stuck = window_mask(windows, len(panel.sessions)) & ~self.start(panel).allowed.any(axis=1)
+        if is_stuck.any():
+            raise ValueError(
+                f"every session of a training must allow one of environment.action's choices, but "
+                f"{panel.sessions[is_stuck.argmax()]} allows none of {', '.join(self.choices)}, since no name is "
+                f"eligible there or has {self.window} sessions; add cash, or train on later sessions"
+            )
+
     def size(self, n_symbols: int) -> ActionSize:  # noqa: ARG002 - one signature for the family
         """Unbounded box with one score per choice."""
         return ActionSize(length=len(self.choices), bound=np.inf)
 
-    def start(self, panel: MarketPanel) -> ActionMap:
+    def start(self, panel: MarketPanel) -> ChoiceMap:
         """Return the map for one panel; computes the portfolios once."""
         return ChoiceMap(panel, self.choices, self.window)
 

@@ -42,7 +42,7 @@ def step_info(simulation: PortfolioSimulation, step: Step, row: int) -> dict[str
     }
 
 
-class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
+class PortfolioEnv(gymnasium.Env[NDArray[Any], Any]):
     """Portfolio choice over N names and cash with costs, drift and realized-risk penalties.
 
     ## Description
@@ -138,7 +138,7 @@ class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
         session = str(self.simulation.panel.sessions[self.simulation.accounts.t[0]])
         return self.simulation.observe()[0], {"session": session, "equity": 1.0}
 
-    def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         """Trade to the action's weights and hold to the next decision.
 
         Raises:

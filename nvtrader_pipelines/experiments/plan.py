@@ -69,7 +69,7 @@ class RunPlan:
 
         Raises:
             ValueError: if no fold fits, the spec is an ablation, the market lacks data that its pipeline or a rule
-                needs, or a fold's training is too short for a reward term or to fit its timing.
+                needs, or a fold's training is not what a reward term, the action or its timing needs.
             LookAheadError: if a part of an installed package looks ahead.
             PartError: if such a part fails.
         """
@@ -81,7 +81,7 @@ class RunPlan:
         for rule in (spec.agent, *spec.all_baselines):
             rule.require_market(panel)
         plan = cls(spec, panel, panel_digest(panel), tuple(folds))
-        _require_training_sessions(plan)
+        _require_trainable(plan)
         require_causal_parts(spec, panel)
         _require_fitting_sessions(plan)
         return plan
@@ -226,17 +226,17 @@ def policy_card(plan: RunPlan, task: TrainingTask, fit: Fit) -> PolicyCard:
     )
 
 
-def _require_training_sessions(plan: RunPlan) -> None:
-    """Check the shortest training against reward terms; of a training's windows, the longest counts.
+def _require_trainable(plan: RunPlan) -> None:
+    """Check every fold's training against the demands of reward terms and action.
 
     Raises:
-        ValueError: if a term needs more sessions.
+        ValueError: if a training does not meet one.
     """
-    parts = plan.spec.environment.rewards
+    parts = (*plan.spec.environment.rewards, plan.spec.environment.action)
     demands = [demand for part in parts if (demand := getattr(part, "require_training", None))]
-    trainings = [normalize_windows(plan.training_window(fold)) for fold in (plan.folds if demands else ())]
-    for require_training in demands:
-        require_training(min(max(last - first + 1 for first, last in windows) for windows in trainings))
+    for fold in plan.folds if demands else ():
+        for require_training in demands:
+            require_training(plan.panel, normalize_windows(plan.training_window(fold)))
 
 
 def _require_fitting_sessions(plan: RunPlan) -> None:

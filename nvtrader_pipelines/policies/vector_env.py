@@ -116,7 +116,7 @@ class PortfolioVecEnv(VecEnv):
     ) -> list[Any]:
         """Call `action_masks`, for each requested portfolio; there are no inner environments for anything else."""
         if method_name == "action_masks":
-            return list(self.simulation.action_masks()[self._get_indices(indices)])
+            return list(self.simulation.action_masks()[list(self._get_indices(indices))])
         raise AttributeError(f"there are no inner environments to call {method_name!r} on")
 
     @override

@@ -1,5 +1,6 @@
 """Rewards from later prices, in training only: hindsight, and distance to an optimal path."""
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar, Literal
 
 import numpy as np
@@ -9,7 +10,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.envs.rewards.term import RewardFunction, Stateless, StepOutcome
-from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.market.panel import MarketPanel, Window
 
 FloatArray = NDArray[np.float64]
 
@@ -53,12 +54,13 @@ class Hindsight(Component):
     horizon: PositiveInt = 5  # sessions
     long_term_weight: NonNegativeFloat = 0.2  # of the return over the horizon, beside the next session's
 
-    def require_training(self, n_sessions: int) -> None:
-        """Raise a ValueError if the horizon is not shorter than the shortest training."""
+    def require_training(self, panel: MarketPanel, windows: Sequence[Window]) -> None:  # noqa: ARG002 - one signature
+        """Raise a ValueError if the horizon is not shorter than a training's longest window."""
+        n_sessions = max(last - first + 1 for first, last in windows)
         if self.horizon >= n_sessions:
             raise ValueError(
                 f"the horizon of hindsight must be shorter than every fold's training, but it is {self.horizon} "
-                f"sessions and the shortest training has {n_sessions}; lower the horizon, or train on more sessions"
+                f"sessions and a training has {n_sessions}; lower the horizon, or train on more sessions"
             )
 
     def start(self, panel: MarketPanel, n_accounts: int) -> RewardFunction:  # noqa: ARG002 - one signature

@@ -18,7 +18,7 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.market.sample import sample_panel
 
 
-class RLBacktestEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
+class RLBacktestEnv(gymnasium.Env[NDArray[Any], Any]):
     """Portfolio choice as in `PortfolioEnv`, on the account of an engine such as shares and cash.
 
     Observations, actions, their spaces and the starts of episodes are those of `PortfolioEnv` with the same spec. The
@@ -58,7 +58,7 @@ class RLBacktestEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
         self._n_steps = 0
         return self._observe(), {"session": str(simulation.panel.sessions[self.account.t]), "equity": 1.0}
 
-    def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         """Trade to the action's weights and hold to the next decision.
 
         Raises:

@@ -6,7 +6,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.policies.agents.on_policy import CategoricalLearner, RolloutLearner
-from nvtrader_pipelines.policies.backbones import InvestorsBackbone
+from nvtrader_pipelines.policies.backbones import Backbone, InvestorsBackbone
 
 if TYPE_CHECKING:
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
@@ -30,7 +30,7 @@ class InvestorImitatorAgent(RolloutLearner, CategoricalLearner):
     gamma: Annotated[float, Field(ge=0.0, le=0.0)] = 0.0
     ent_coef: NonNegativeFloat = 0.0  # weight of the entropy bonus
     max_grad_norm: PositiveFloat = 0.5
-    backbone: InvestorsBackbone = InvestorsBackbone()
+    backbone: Backbone = InvestorsBackbone()
 
     @property
     def algorithm(self) -> "type[OnPolicyAlgorithm]":

@@ -1,13 +1,14 @@
 """On-policy actor-critic agents, which learn from their latest rollout: PPO, A2C and variants."""
 
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.policies.agents.learner import EVERY_BACKBONE, EXTRACTORS, Learner, NetworkOutput
+from nvtrader_pipelines.policies.backbones.backbone import ExtractorBackbone
 from nvtrader_pipelines.policies.fit import TrainingHooks
 
 if TYPE_CHECKING:
@@ -57,7 +58,8 @@ class CategoricalLearner(Learner):
 
     def heads(self, layout: ObservationLayout) -> dict[str, Any]:
         """Keyword arguments of the policy."""
-        self.extractor(layout)  # raises for a backbone that is no extractor
+        self.extractor(layout)  # raises for other backbones
+        assert isinstance(self.backbone, ExtractorBackbone)
         return self.backbone.heads(layout)
 
     def act(self, network: Any, observation: "Tensor", state: Any, *, with_estimates: bool = True) -> NetworkOutput:
@@ -116,9 +118,8 @@ class RolloutLearner(Learner):
 
         env = PortfolioVecEnv(simulation, seed)
         policy_class, policy_kwargs = self.policy(simulation.builder.layout)
-        model = self.algorithm(
-            policy_class, env, policy_kwargs=policy_kwargs, seed=seed, device="cpu", **self.settings()
-        )
+        common = {"policy_kwargs": policy_kwargs, "seed": seed, "device": "cpu"}
+        model = self.algorithm(cast("type[ActorCriticPolicy]", policy_class), env, **common, **self.settings())
         self.prepare(model.policy, simulation, seed)
         log = learn(model, env, self.total_timesteps, hooks, seed, self.entropy_schedule)
         return model.policy, log

@@ -100,12 +100,10 @@ class InvestorsEncoder(ForecastEncoder):
         coming = torch.full_like(past, torch.nan)
         whole = past[:, self.lookback - 1 :]
         coming[:, : whole.shape[1]] = whole
-        every = coming.flatten(1)
-        deviations, means = torch.ones(len(past)), torch.zeros(len(past))
-        for i, values in enumerate(every):
-            finite = values[values.isfinite()]
-            means[i], deviations[i] = finite.mean(), finite.std().clamp(min=1e-8)
-        return ((coming - means[:, None, None]) / deviations[:, None, None]).permute(1, 2, 0).float()
+        n_known = coming.isfinite().sum(dim=(1, 2), keepdim=True).clamp(min=1)
+        centered = coming - coming.nansum(dim=(1, 2), keepdim=True) / n_known
+        deviations = (centered.square().nansum(dim=(1, 2), keepdim=True) / n_known).sqrt()
+        return (centered / deviations.clamp(min=1e-8)).permute(1, 2, 0).float()
 
 
 def pretrain(
