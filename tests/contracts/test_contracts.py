@@ -15,7 +15,16 @@ STAGES = {  # with short histories
     "timings": situations.TIMINGS,
     "limits": [limit for limit in situations.LIMITS if limit.kind not in {"position_cap", "gross_exposure"}],
 }
-LEARNERS = {"a2c", "sac", "td3", "recurrent_ppo", "tqc", "grouped_ppo", "dpo"}  # as PPO; their own tests train them
+LEARNERS = {
+    "a2c",
+    "sac",
+    "td3",
+    "ddpg",
+    "recurrent_ppo",
+    "tqc",
+    "grouped_ppo",
+    "dpo",
+}  # as PPO; their own tests train them
 
 
 def components(family):

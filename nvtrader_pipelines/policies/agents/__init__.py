@@ -12,7 +12,7 @@ from nvtrader_pipelines.policies.agents.learner import Learner
 from nvtrader_pipelines.policies.agents.ppo import PpoAgent
 from nvtrader_pipelines.policies.agents.recurrent_ppo import RecurrentPpoAgent
 from nvtrader_pipelines.policies.agents.sac import SacAgent
-from nvtrader_pipelines.policies.agents.td3 import Td3Agent
+from nvtrader_pipelines.policies.agents.td3 import DdpgAgent, Td3Agent
 from nvtrader_pipelines.policies.agents.tqc import TqcAgent
 from nvtrader_pipelines.policies.baselines import (
     AnchorPortfolio,
@@ -31,6 +31,7 @@ Agent = Annotated[
     | A2cAgent
     | SacAgent
     | Td3Agent
+    | DdpgAgent
     | RecurrentPpoAgent
     | TqcAgent
     | GroupedPpoAgent
@@ -53,6 +54,7 @@ __all__ = [
     "A2cAgent",
     "Agent",
     "CurvePoint",
+    "DdpgAgent",
     "DpoAgent",
     "Fit",
     "GroupedPpoAgent",

@@ -1,4 +1,4 @@
-"""Off-policy agents, which learn from a replay buffer: SAC, TD3, TQC."""
+"""Base class of off-policy agents, which learn from a replay buffer."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
@@ -22,17 +22,16 @@ if TYPE_CHECKING:
 
     Network = SACPolicy | TD3Policy | TQCPolicy
 
-N_CRITICS = 2  # as in the papers
-
 
 class OffPolicyLearner(Learner):
-    """Off-policy learner of Stable-Baselines3 or sb3-contrib, with two critics and bounded actions.
+    """Off-policy learner of Stable-Baselines3 or sb3-contrib, with bounded actions.
 
     The heads of actor and critics are MLPs with ReLU, each with its own extractor. A step of 20 names takes about
     5 KB, so the replay buffer holds only the latest steps and is never saved.
     """
 
     backbones: ClassVar[frozenset[str]] = EXTRACTORS
+    n_critics: ClassVar[int] = 2  # as in the papers
 
     n_envs: PositiveInt = 16  # parallel portfolios
     buffer_size: PositiveInt = 10_000  # latest steps of all portfolios in the replay buffer
@@ -109,7 +108,7 @@ class OffPolicyLearner(Learner):
         return {
             "net_arch": {"pi": layers, "qf": layers},
             "activation_fn": nn.ReLU,
-            "n_critics": N_CRITICS,
+            "n_critics": self.n_critics,
             "share_features_extractor": False,
             "optimizer_class": torch.optim.Adam,
             "optimizer_kwargs": OPTIMIZER,

@@ -5,12 +5,13 @@ from pydantic import ValidationError
 
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
-from nvtrader_pipelines.policies.agents import SacAgent, Td3Agent, TqcAgent, TrainingHooks
+from nvtrader_pipelines.policies.agents import DdpgAgent, SacAgent, Td3Agent, TqcAgent, TrainingHooks
 from tests.markets import synthetic_panel
+from tests.policies.agents.learners import environment
 from tests.policies.small_learners import SPEC, WINDOW, bits, small
 
 PANEL = synthetic_panel(160, 3)
-MEMBERS = [SacAgent, Td3Agent, TqcAgent]
+MEMBERS = [SacAgent, Td3Agent, DdpgAgent, TqcAgent]
 EVERY = pytest.mark.parametrize("member", MEMBERS)
 
 
@@ -64,6 +65,16 @@ def test_off_policy_value_is_the_minimum_of_two_critics():
         assert both[0] != both[1]
         assert output.value == min(both)
         assert output.log_prob is None
+
+
+def test_ddpg_has_one_critic_and_updates_its_actor_every_time():
+    agent = small(DdpgAgent)
+    net, observation = network(agent)
+    with torch.no_grad():
+        (value,) = net.critic(observation, net(observation, deterministic=True))
+        assert agent.act(net, observation, None).value == float(value)
+    model = agent.algorithm(agent.policy_class, environment(PANEL), **agent.settings(4))
+    assert (model.policy_delay, model.target_noise_clip) == (1, 0.0)
 
 
 def test_tqc_value_is_the_mean_of_all_quantiles():
