@@ -22,6 +22,7 @@ LEARNERS = {
     "ddpg",
     "recurrent_ppo",
     "tqc",
+    "crossq",
     "grouped_ppo",
     "dpo",
 }  # as PPO; their own tests train them

@@ -19,7 +19,7 @@ EVERY = pytest.mark.parametrize("kind", CASES)
 SESSIONS = range(150, 180, 5)
 ACCOUNT = Account(np.array([0.2, 0.3, 0.1, 0.4]), 0.9, 1.0)
 WITHOUT_VALUE = {"grouped_ppo"}  # whose default advantage has no critic
-WITHOUT_LOG_PROB = {"sac", "td3", "ddpg", "tqc"}
+WITHOUT_LOG_PROB = {"sac", "td3", "ddpg", "tqc", "crossq"}
 FITS = {}
 
 

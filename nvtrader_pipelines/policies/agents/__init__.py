@@ -6,6 +6,7 @@ from pydantic import Field
 
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.policies.agents.a2c import A2cAgent
+from nvtrader_pipelines.policies.agents.crossq import CrossQAgent
 from nvtrader_pipelines.policies.agents.dpo import DpoAgent
 from nvtrader_pipelines.policies.agents.grouped_ppo import GroupedPpoAgent
 from nvtrader_pipelines.policies.agents.learner import Learner
@@ -34,6 +35,7 @@ Agent = Annotated[
     | DdpgAgent
     | RecurrentPpoAgent
     | TqcAgent
+    | CrossQAgent
     | GroupedPpoAgent
     | DpoAgent
     | EqualWeight
@@ -53,6 +55,7 @@ __all__ = [
     "DEFAULT_HOOKS",
     "A2cAgent",
     "Agent",
+    "CrossQAgent",
     "CurvePoint",
     "DdpgAgent",
     "DpoAgent",

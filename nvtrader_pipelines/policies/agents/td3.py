@@ -34,6 +34,7 @@ class DdpgAgent(NoisyLearner):
     """
 
     n_critics: ClassVar[int] = 1
+    prioritized: ClassVar[str] = "PrioritizedDdpg"
 
     kind: Literal["ddpg"] = "ddpg"
 
@@ -50,6 +51,8 @@ class Td3Agent(NoisyLearner):
 
     Critics are updated after each step of all portfolios, so a step takes several times as long as PPO's.
     """
+
+    prioritized: ClassVar[str] = "PrioritizedTd3"
 
     kind: Literal["td3"] = "td3"
     policy_delay: PositiveInt = 2  # updates of the critics per update of the actor

@@ -214,6 +214,7 @@ def test_settings_name_every_argument_that_affects_results(agent):
 @pytest.mark.parametrize("agent", LIBRARY.values(), ids=LIBRARY)
 def test_every_agent_field_changes_an_argument_or_the_network(agent):
     fields = set(type(agent).model_fields) - {"kind", "total_timesteps", "n_envs", "demean_returns", "backbone"}
+    fields = {"replay_buffer_class" if name == "replay" else name for name in fields}
     arguments = set(library_settings(agent)) | {"log_std_init", "lstm_hidden_size", "n_lstm_layers", "n_quantiles"}
     assert fields - {"final_learning_rate"} <= arguments
 
