@@ -1,5 +1,6 @@
 """Stable-Baselines3's updates, with weights for steps of prioritized replay and priorities from their errors."""
 
+from collections.abc import Callable
 from typing import cast
 
 import numpy as np
@@ -59,18 +60,15 @@ class PrioritizedTd3(TD3):
         value = torch.cat(self.critic_target(samples.next_observations, actions), dim=1).amin(dim=1, keepdim=True)
         return samples.rewards + (1 - samples.dones) * self.gamma * value
 
-    def _update_actor(self, observations: torch.Tensor) -> float:
+    def _update_actor(self, observations: Tensor) -> float:
         loss = -self.critic.q1_forward(observations, self.actor(observations)).mean()
         self.actor.optimizer.zero_grad()
         loss.backward()
         self.actor.optimizer.step()
-        for network, target in ((self.critic, self.critic_target), (self.actor, self.actor_target)):
-            polyak_update(network.parameters(), target.parameters(), self.tau)
-        for statistics, targets in (
-            (self.critic_batch_norm_stats, self.critic_batch_norm_stats_target),
-            (self.actor_batch_norm_stats, self.actor_batch_norm_stats_target),
-        ):
-            polyak_update(statistics, targets, 1.0)
+        polyak_update(self.critic.parameters(), self.critic_target.parameters(), self.tau)
+        polyak_update(self.actor.parameters(), self.actor_target.parameters(), self.tau)
+        polyak_update(self.critic_batch_norm_stats, self.critic_batch_norm_stats_target, 1.0)
+        polyak_update(self.actor_batch_norm_stats, self.actor_batch_norm_stats_target, 1.0)
         return loss.item()
 
 
@@ -83,21 +81,15 @@ class PrioritizedDqn(DQN):
 
     @override
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
-        """Update the network; targets are updated by the steps played."""
-        self.policy.set_training_mode(True)
-        self._update_learning_rate(self.policy.optimizer)
-        losses = []
-        for _ in range(gradient_steps):
-            buffer, samples, weights = _sample(self, batch_size)
-            with torch.no_grad():
-                next_values = self.q_net_target(samples.next_observations).amax(dim=1, keepdim=True)
-                target = samples.rewards + (1 - samples.dones) * self.gamma * next_values
-            values = self.q_net(samples.observations).gather(dim=1, index=samples.actions.long())
-            loss = (weights * functional.smooth_l1_loss(values, target, reduction="none")).mean()
-            _step(self, loss)
-            losses.append(loss.item())
-            buffer.update_priorities(values - target)
-        _record(self, gradient_steps, losses)
+        """Update the network once per sample of `batch_size` steps."""
+        _train(self, gradient_steps, batch_size, self._losses)
+
+    def _losses(self, samples: ReplayBufferSamples) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            best = self.q_net_target(samples.next_observations).amax(dim=1, keepdim=True)
+            target = samples.rewards + (1 - samples.dones) * self.gamma * best
+        values = self.q_net(samples.observations).gather(dim=1, index=samples.actions.long())
+        return functional.smooth_l1_loss(values, target, reduction="none"), values - target
 
 
 class PrioritizedQrDqn(QRDQN):
@@ -105,48 +97,45 @@ class PrioritizedQrDqn(QRDQN):
 
     @override
     def train(self, gradient_steps: int, batch_size: int = 100) -> None:
-        """Update the network; targets are updated by the steps played."""
-        self.policy.set_training_mode(True)
-        self._update_learning_rate(self.policy.optimizer)
-        losses = []
-        for _ in range(gradient_steps):
-            buffer, samples, weights = _sample(self, batch_size)
-            with torch.no_grad():
-                next_quantiles = self.quantile_net_target(samples.next_observations)  # (B, Q, A)
-                greedy = next_quantiles.mean(dim=1).argmax(dim=1)
-                best = _of_actions(next_quantiles, greedy)
-                target = samples.rewards + (1 - samples.dones) * self.gamma * best  # (B, Q)
-            quantiles = _of_actions(self.quantile_net(samples.observations), samples.actions.long()[:, 0])
-            per_step = torch.vmap(_quantile_loss)(quantiles, target)
-            loss = (weights[:, 0] * per_step).mean()
-            _step(self, loss)
-            losses.append(loss.item())
-            buffer.update_priorities(quantiles.mean(dim=1) - target.mean(dim=1))
-        _record(self, gradient_steps, losses)
+        """Update the network once per sample of `batch_size` steps."""
+        _train(self, gradient_steps, batch_size, self._losses)
 
-
-def _quantile_loss(quantiles: Tensor, target: Tensor) -> Tensor:
-    """Loss of one step."""
-    return quantile_huber_loss(quantiles[None], target[None], sum_over_quantiles=True)
+    def _losses(self, samples: ReplayBufferSamples) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            after = self.quantile_net_target(samples.next_observations)  # (B, Q, A)
+            best = _of_actions(after, after.mean(dim=1).argmax(dim=1, keepdim=True))
+            target = samples.rewards + (1 - samples.dones) * self.gamma * best  # (B, Q)
+        quantiles = _of_actions(self.quantile_net(samples.observations), samples.actions.long())
+        losses = torch.vmap(lambda now, goal: quantile_huber_loss(now[None], goal[None]))(quantiles, target)
+        return losses[:, None], quantiles.mean(dim=1) - target.mean(dim=1)
 
 
 def _of_actions(quantiles: Tensor, actions: Tensor) -> Tensor:
-    """Quantiles (B, Q) of the chosen actions (B,)."""
-    index = actions[:, None, None].expand(-1, quantiles.shape[1], 1)
-    return quantiles.gather(dim=2, index=index)[:, :, 0]
+    """Quantiles (B, Q) of the chosen actions (B, 1)."""
+    return quantiles.gather(dim=2, index=actions[:, None].expand(-1, quantiles.shape[1], 1))[:, :, 0]
 
 
-def _step(model: DQN | QRDQN, loss: Tensor) -> None:
-    """Update the network by the gradient of the loss, clipped."""
-    model.policy.optimizer.zero_grad()
-    loss.backward()
-    if model.max_grad_norm is not None:
-        torch.nn.utils.clip_grad_norm_(model.policy.parameters(), model.max_grad_norm)
-    model.policy.optimizer.step()
-
-
-def _record(model: DQN | QRDQN, n_updates: int, losses: list[float]) -> None:
-    """Count the updates and log them."""
-    model._n_updates += n_updates  # noqa: SLF001 - SB3's own counter
+def _train(
+    model: DQN | QRDQN,
+    n_updates: int,
+    batch_size: int,
+    losses_of: Callable[[ReplayBufferSamples], tuple[Tensor, Tensor]],
+) -> None:
+    """Update a network of values; `losses_of` gives the losses (B, 1) of samples and their errors."""
+    model.policy.set_training_mode(True)
+    model._update_learning_rate(model.policy.optimizer)  # noqa: SLF001 - as in SB3's own update
+    logged = []
+    for _ in range(n_updates):
+        buffer, samples, weights = _sample(model, batch_size)
+        losses, errors = losses_of(samples)
+        loss = (weights * losses).mean()
+        model.policy.optimizer.zero_grad()
+        loss.backward()
+        if model.max_grad_norm is not None:
+            torch.nn.utils.clip_grad_norm_(model.policy.parameters(), model.max_grad_norm)
+        model.policy.optimizer.step()
+        buffer.update_priorities(errors)
+        logged.append(loss.item())
+    model._n_updates += n_updates  # noqa: SLF001
     model.logger.record("train/n_updates", model._n_updates, exclude="tensorboard")  # noqa: SLF001
-    model.logger.record("train/loss", np.mean(losses))
+    model.logger.record("train/loss", np.mean(logged))

@@ -17,7 +17,8 @@ MIN_PRIORITY = 1e-6  # added to an error, so that no step is lost
 class PriorityBuffer(ReplayBuffer):
     """Replay buffer that draws a step with probability P = p^alpha / sum of p^alpha, by NumPy's global generator.
 
-    A cumulative sum over all steps takes less than 0.1 ms at the default size, so there is no tree. Source: Schaul et al. (2016), proportional, with p = |error| + 1e-6.
+    A cumulative sum over all steps takes less than 0.1 ms at the default size, so there is no tree.
+    Source: Schaul et al. (2016), proportional, with p = |error| + 1e-6.
     """
 
     def __init__(self, *args: Any, alpha: float, beta: float, **kwargs: Any) -> None:

@@ -6,9 +6,10 @@ from pydantic import ValidationError
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
 from nvtrader_pipelines.policies.agents import CrossQAgent, DdpgAgent, SacAgent, Td3Agent, TqcAgent, TrainingHooks
+from nvtrader_pipelines.policies.archive import read_archive, write_archive
 from tests.markets import synthetic_panel
 from tests.policies.agents.learners import environment
-from tests.policies.small_learners import SPEC, WINDOW, bits, small
+from tests.policies.small_learners import SPEC, WINDOW, bits, card_of, small
 
 PANEL = synthetic_panel(160, 3)
 MEMBERS = [SacAgent, Td3Agent, DdpgAgent, TqcAgent, CrossQAgent]
@@ -76,6 +77,21 @@ def test_ddpg_has_one_critic_and_updates_its_actor_every_time():
         assert agent.act(net, observation, None).value == float(value)
     model = agent.algorithm(agent.policy_class, environment(PANEL), **agent.settings(4))
     assert (model.policy_delay, model.target_noise_clip) == (1, 0.0)
+
+
+def test_crossq_renormalizes_after_a_tenth_of_its_updates_and_stores_its_counters():
+    agent = small(CrossQAgent)
+    assert "tau" not in agent.settings(4)
+    heads = agent.heads(PortfolioSimulation(PANEL, SPEC, 1).builder.layout)
+    assert heads["renorm_warmup_steps"] == 2  # of (256 - 64) / 8 = 24 updates
+    assert heads["optimizer_kwargs"]["betas"] == (0.5, 0.999)
+    fit = agent.train(PANEL, SPEC, WINDOW, 0)
+    _, tensors = read_archive(write_archive(card_of(PANEL, fit, agent=agent), fit.tensors))
+    counters = {name: tensors[name] for name in fit.tensors if name.endswith(".steps")}
+    assert {(name.split(".")[0], int(steps), steps.dtype) for name, steps in counters.items()} == {
+        ("critic", 24, torch.int64),
+        ("actor", 8, torch.int64),
+    }
 
 
 def test_tqc_value_is_the_mean_of_all_quantiles():

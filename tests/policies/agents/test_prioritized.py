@@ -16,12 +16,6 @@ from tests.markets import synthetic_panel
 from tests.policies.agents.learners import CPU, bits, environment
 
 PANEL = synthetic_panel(160, 3)
-PAIRS = {
-    "td3": (PrioritizedTd3, TD3),
-    "ddpg": (PrioritizedDdpg, DDPG),
-    "dqn": (PrioritizedDqn, DQN),
-    "qr_dqn": (PrioritizedQrDqn, QRDQN),
-}
 N_QUANTILES = 5
 
 
@@ -45,18 +39,6 @@ def played(algorithm, alpha, steps=96, **settings):
     )
     model.set_logger(Logger(None, []))
     return model.learn(steps)
-
-
-@pytest.mark.parametrize(("prioritized", "library"), PAIRS.values(), ids=PAIRS)
-def test_update_with_equal_weights_equals_that_of_the_library(prioritized, library):
-    models = [played(algorithm, alpha=0.0) for algorithm in (prioritized, library)]
-    for model in models:
-        torch.manual_seed(0)
-        np.random.seed(0)  # noqa: NPY002 - the generator that SB3 seeds
-        for _ in range(3):
-            model.train(gradient_steps=2, batch_size=32)
-    assert bits(models[0]) == bits(models[1])
-    assert models[0].logger.name_to_value == pytest.approx(models[1].logger.name_to_value)
 
 
 def of_actions(rows, actions):
@@ -91,16 +73,29 @@ def quantile_losses(errors):
     return ((levels - (errors > 0.0).float()).abs() * huber(errors)).sum(dim=1).mean(dim=1)
 
 
-SCALED = {  # losses per step and absolute errors, from `errors_by_hand`
-    "td3": (PrioritizedTd3, lambda e: e.square().sum(dim=1), lambda e: e.abs().max(dim=1).values),
-    "ddpg": (PrioritizedDdpg, lambda e: e.square().sum(dim=1), lambda e: e.abs()[:, 0]),
-    "dqn": (PrioritizedDqn, lambda e: huber(e)[:, 0], lambda e: e.abs()[:, 0]),
-    "qr_dqn": (PrioritizedQrDqn, quantile_losses, lambda e: e.mean(dim=(1, 2)).abs()),
+CASES = {  # ours, the library's; losses per step and sizes of the errors, from `errors_by_hand`
+    "td3": (PrioritizedTd3, TD3, lambda e: e.square().sum(dim=1), lambda e: e.abs().max(dim=1).values),
+    "ddpg": (PrioritizedDdpg, DDPG, lambda e: e.square()[:, 0], lambda e: e.abs()[:, 0]),
+    "dqn": (PrioritizedDqn, DQN, lambda e: huber(e)[:, 0], lambda e: e.abs()[:, 0]),
+    "qr_dqn": (PrioritizedQrDqn, QRDQN, quantile_losses, lambda e: e.mean(dim=(1, 2)).abs()),
 }
 
 
-@pytest.mark.parametrize(("algorithm", "losses", "sizes"), SCALED.values(), ids=SCALED)
-def test_update_weights_the_loss_and_sets_priorities_by_the_errors(algorithm, losses, sizes):
+@pytest.mark.parametrize("case", CASES)
+def test_update_with_equal_weights_equals_that_of_the_library(case):
+    models = [played(algorithm, alpha=0.0) for algorithm in CASES[case][:2]]
+    for model in models:
+        torch.manual_seed(0)
+        np.random.seed(0)  # noqa: NPY002 - the generator that SB3 seeds
+        for _ in range(3):
+            model.train(gradient_steps=2, batch_size=32)
+    assert bits(models[0]) == bits(models[1])
+    assert models[0].logger.name_to_value == pytest.approx(models[1].logger.name_to_value)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_update_weights_the_loss_and_sets_priorities_by_the_errors(case):
+    algorithm, _, losses, sizes = CASES[case]
     quiet = {"target_policy_noise": 1e-9} if algorithm is PrioritizedTd3 else {}
     model = played(algorithm, alpha=1.0, **quiet)
     buffer = model.replay_buffer
