@@ -14,7 +14,16 @@ from nvtrader_pipelines.evaluation.sharpe.inference import (
 )
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
-from nvtrader_pipelines.policies.agents import A2cAgent, PpoAgent, RecurrentPpoAgent, SacAgent, Td3Agent, TqcAgent
+from nvtrader_pipelines.policies.agents import (
+    A2cAgent,
+    CrossQAgent,
+    DdpgAgent,
+    PpoAgent,
+    RecurrentPpoAgent,
+    SacAgent,
+    Td3Agent,
+    TqcAgent,
+)
 from nvtrader_pipelines.policies.backbones import MlpBackbone
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.policies.learned import open_policy
@@ -45,7 +54,7 @@ OFF_POLICY = {**QUICK, "total_timesteps": 4096, "n_envs": 8, "batch_size": 64, "
 OTHERS = [
     A2cAgent(**ON_POLICY),
     RecurrentPpoAgent(**CLIPPED),
-    *(member(**OFF_POLICY, learning_rate=3e-3) for member in (SacAgent, Td3Agent, TqcAgent)),
+    *(member(**OFF_POLICY, learning_rate=3e-3) for member in (SacAgent, Td3Agent, DdpgAgent, TqcAgent, CrossQAgent)),
 ]
 
 

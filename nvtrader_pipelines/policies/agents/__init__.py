@@ -6,6 +6,7 @@ from pydantic import Field
 
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.policies.agents.a2c import A2cAgent
+from nvtrader_pipelines.policies.agents.crossq import CrossQAgent
 from nvtrader_pipelines.policies.agents.dpo import DpoAgent
 from nvtrader_pipelines.policies.agents.dqn import DqnAgent, QrDqnAgent
 from nvtrader_pipelines.policies.agents.grouped_ppo import GroupedPpoAgent
@@ -15,7 +16,7 @@ from nvtrader_pipelines.policies.agents.maskable_ppo import MaskablePpoAgent
 from nvtrader_pipelines.policies.agents.ppo import PpoAgent
 from nvtrader_pipelines.policies.agents.recurrent_ppo import RecurrentPpoAgent
 from nvtrader_pipelines.policies.agents.sac import SacAgent
-from nvtrader_pipelines.policies.agents.td3 import Td3Agent
+from nvtrader_pipelines.policies.agents.td3 import DdpgAgent, SarlAgent, Td3Agent
 from nvtrader_pipelines.policies.agents.tqc import TqcAgent
 from nvtrader_pipelines.policies.agents.trpo import TrpoAgent
 from nvtrader_pipelines.policies.baselines import (
@@ -35,8 +36,11 @@ Agent = Annotated[
     | A2cAgent
     | SacAgent
     | Td3Agent
+    | DdpgAgent
+    | SarlAgent
     | RecurrentPpoAgent
     | TqcAgent
+    | CrossQAgent
     | GroupedPpoAgent
     | DpoAgent
     | TrpoAgent
@@ -61,7 +65,9 @@ __all__ = [
     "DEFAULT_HOOKS",
     "A2cAgent",
     "Agent",
+    "CrossQAgent",
     "CurvePoint",
+    "DdpgAgent",
     "DpoAgent",
     "DqnAgent",
     "Fit",
@@ -73,6 +79,7 @@ __all__ = [
     "QrDqnAgent",
     "RecurrentPpoAgent",
     "SacAgent",
+    "SarlAgent",
     "Td3Agent",
     "TqcAgent",
     "TrainingHooks",

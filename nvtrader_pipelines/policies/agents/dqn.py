@@ -61,6 +61,8 @@ class QLearner(OffPolicyLearner):
 class DqnAgent(QLearner):
     """DQN (Mnih et al. 2015) from Stable-Baselines3, over the choice action; defaults untuned."""
 
+    prioritized: ClassVar[str] = "PrioritizedDqn"
+
     kind: Literal["dqn"] = "dqn"
 
     @property
@@ -73,6 +75,8 @@ class DqnAgent(QLearner):
 
 class QrDqnAgent(QLearner):
     """Quantile regression DQN (Dabney et al. 2018) from sb3-contrib, over the choice action; defaults untuned."""
+
+    prioritized: ClassVar[str] = "PrioritizedQrDqn"
 
     kind: Literal["qr_dqn"] = "qr_dqn"
     n_quantiles: PositiveInt = 25  # of the return of each choice; the 200 of the source take 50 times as long

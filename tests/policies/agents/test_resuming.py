@@ -3,7 +3,7 @@ import torch
 
 from nvtrader_pipelines.policies.agents import Agent, PpoAgent, TrainingHooks
 from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError
-from nvtrader_pipelines.policies.agents.off_policy import OffPolicyLearner
+from nvtrader_pipelines.policies.agents.off_policy import ReplayLearner
 from nvtrader_pipelines.policies.agents.on_policy import EntropyAnnealing, WeightedLosses
 from nvtrader_pipelines.policies.backbones import Backbone, SharedAssetBackbone
 from tests.contracts.families import members
@@ -23,8 +23,8 @@ TINY = {
     "group_size": 4,
 }
 LEARNERS = [member for member in members(Agent) if not member.is_classical and member not in TUNERS]
-RESUMABLE = [member for member in LEARNERS if not issubclass(member, OffPolicyLearner)]
-OTHERS = [member for member in LEARNERS if issubclass(member, OffPolicyLearner)]
+RESUMABLE = [member for member in LEARNERS if not issubclass(member, ReplayLearner)]
+OTHERS = [member for member in LEARNERS if issubclass(member, ReplayLearner)]
 ANNEALED = [member for member in RESUMABLE if issubclass(member, WeightedLosses)]
 
 
