@@ -1,7 +1,7 @@
 """Parts of a package of one's own that look ahead or write, each next to the component that it spoils."""
 
 from dataclasses import replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -59,6 +59,12 @@ class PeekReward(Component):
                 self.weight * next_returns(panel, outcome.t + outcome.transition.session_growth.shape[1]).max(axis=1)
             )
         )
+
+
+class PeekTrainingReward(PeekReward):
+    """Best return of the session after the step, where it is in the training window."""
+
+    looks_ahead: ClassVar[bool] = True
 
 
 class PeekObservation(LookbackObservation):

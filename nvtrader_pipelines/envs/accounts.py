@@ -1,5 +1,6 @@
 """State and steps of n accounts on one panel, shared by environments and back-tests."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -11,9 +12,11 @@ from nvtrader_pipelines.envs.account import Account, opening_account
 from nvtrader_pipelines.envs.dynamics import Legs, Transition, hold, holding_period, market_legs
 from nvtrader_pipelines.envs.fill_timing import FillTiming, resolve_fill
 from nvtrader_pipelines.envs.outcomes import outcomes_of
-from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS, StepOutcome
+from nvtrader_pipelines.envs.rewards import RewardTerm
+from nvtrader_pipelines.envs.rewards.term import RECENT_SESSIONS, RewardFunction, Stateless, StepOutcome
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.market.look_ahead import hide_outside
+from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.portfolio.costs import total_cost
 from nvtrader_pipelines.portfolio.losses import NEVER, IntArray, count_since_loss
 
@@ -45,17 +48,25 @@ class AccountStep(NamedTuple):
 class Accounts:
     """n accounts, each at its own session, opened in cash with equity 1.
 
-    With `tracks_positions`, steps have exposures, and decisions since each name's last loss are counted.
+    With `tracks_positions`, steps have exposures, and decisions since each name's last loss are counted. Reward terms
+    that look ahead see the `training` windows alone, and count 0 without any: in back-tests and on paper.
     """
 
     def __init__(
-        self, panel: MarketPanel, spec: EnvSpec, n_accounts: int, t: int = 0, *, tracks_positions: bool = False
+        self,
+        panel: MarketPanel,
+        spec: EnvSpec,
+        n_accounts: int,
+        t: int = 0,
+        *,
+        tracks_positions: bool = False,
+        training: Sequence[Window] = (),
     ) -> None:
         self.panel, self.spec = panel, spec
         self.fill: FillTiming = resolve_fill(spec.fill, panel)
         self._legs = environment_legs(panel, spec, tracks_exposure=tracks_positions)
         self._cost = total_cost(spec.cost_models, panel)
-        self._terms = {term.kind: term.start(panel, n_accounts) for term in spec.reward_terms}
+        self._terms = {term.kind: _start_term(term, panel, n_accounts, training) for term in spec.reward_terms}
         self.t = np.full(n_accounts, t, dtype=np.int64)
         self.weights = np.zeros((n_accounts, len(panel.symbols) + 1))
         self.weights[:, -1] = 1.0
@@ -159,6 +170,15 @@ def environment_legs(panel: MarketPanel, spec: EnvSpec, *, tracks_exposure: bool
     fill = resolve_fill(spec.fill, panel)
     is_tracked = tracks_exposure or spec.is_levered
     return market_legs(panel, fill, spec.financing, close_cap=spec.close_cap, tracks_exposure=is_tracked)
+
+
+def _start_term(term: RewardTerm, panel: MarketPanel, n_accounts: int, training: Sequence[Window]) -> RewardFunction:
+    """Start a reward term; one that looks ahead sees training windows alone, and counts 0 without any."""
+    if not getattr(term, "looks_ahead", False):
+        return term.start(panel, n_accounts)
+    if not training:
+        return Stateless(lambda outcome: np.zeros(len(outcome.t)))
+    return term.start(hide_outside(panel, training), n_accounts)
 
 
 def opening_account_with_history(n_symbols: int) -> Account:

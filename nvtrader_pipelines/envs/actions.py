@@ -1,5 +1,6 @@
 """Actions: maps from raw actions to target weights of the names and cash."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
@@ -9,13 +10,15 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from nvtrader_pipelines.components.component import Component, kind_of
 from nvtrader_pipelines.components.family import Family
+from nvtrader_pipelines.envs.choice import CHOICES, Choice, ChoiceMap
 from nvtrader_pipelines.envs.observations.builder import beyond_panel_error
-from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.market.panel import MarketPanel, Window, window_mask
 from nvtrader_pipelines.portfolio.anchors import Anchor, VolatilityTargetAnchor
 from nvtrader_pipelines.portfolio.pipeline.risk_limits import MAX_GROSS, Gross
 
 FloatArray = NDArray[np.float64]
 LOWEST_LOGIT = -5.0  # of a name without weight
+NOT_INVERTED = "preferences tune policies of the simplex and the residual action only; choose one of them"
 UNHELD = 1e-6  # of equity: smaller weights are rounding
 
 
@@ -166,7 +169,7 @@ class _LeveredAction(Component):
 
     def logits(self, panel: MarketPanel, weights: FloatArray, t: NDArray[np.int64]) -> Logits:  # noqa: ARG002
         """Raise: these maps are not inverted."""
-        raise ValueError("preferences tune policies of the simplex and the residual action only; choose one of them")
+        raise ValueError(NOT_INVERTED)
 
 
 class LeveredSimplexAction(_LeveredAction):
@@ -265,8 +268,56 @@ class LongShortAction(_LeveredAction):
         return target_weights
 
 
+class ChoiceAction(Component):
+    """Choice of one portfolio: cash, 1/N, or one tilted to the names that a descriptor of the past window favors.
+
+    Descriptors: mean return (`ar`), Sharpe ratio (`sr`), share of gains (`wr`), maximum drawdown, the smaller the
+    better (`mdd`), and efficiency ratio |sum of r| / sum of |r| (`er`). Weights are the softmax of a descriptor over
+    the eligible names, standardized across them. An action has a score per choice: of those that the session allows,
+    the highest is held. Where none is allowed, all is cash.
+
+    Source: Ding et al. (2018) for the five descriptors; the rest is our choice.
+    """
+
+    is_discrete: ClassVar[bool] = True
+
+    kind: Literal["choice"] = "choice"
+    window: Annotated[int, Field(ge=2, le=252)] = 20  # sessions of a descriptor, up to that of the decision
+    choices: Annotated[tuple[Choice, ...], Field(min_length=2)] = CHOICES
+
+    @model_validator(mode="after")
+    def _require_distinct_choices(self) -> Self:
+        if len(set(self.choices)) != len(self.choices):
+            raise ValueError(f"choices must differ, but they are {list(self.choices)}; name each once")
+        return self
+
+    def require_training(self, panel: MarketPanel, windows: Sequence[Window]) -> None:
+        """Raise a ValueError if a session of the training windows allows no choice."""
+        if "cash" in self.choices:
+            return
+        is_stuck = window_mask(windows, len(panel.sessions)) & ~self.start(panel).allowed.any(axis=1)
+        if is_stuck.any():
+            raise ValueError(
+                f"every session of a training must allow one of environment.action's choices, but "
+                f"{panel.sessions[is_stuck.argmax()]} allows none of {', '.join(self.choices)}, since no name is "
+                f"eligible there or has {self.window} sessions; add cash, or train on later sessions"
+            )
+
+    def size(self, n_symbols: int) -> ActionSize:  # noqa: ARG002 - one signature for the family
+        """Unbounded box with one score per choice."""
+        return ActionSize(length=len(self.choices), bound=np.inf)
+
+    def start(self, panel: MarketPanel) -> ChoiceMap:
+        """Return the map for one panel; computes the portfolios once."""
+        return ChoiceMap(panel, self.choices, self.window)
+
+    def logits(self, panel: MarketPanel, weights: FloatArray, t: NDArray[np.int64]) -> Logits:  # noqa: ARG002
+        """Raise: this map is not inverted."""
+        raise ValueError(NOT_INVERTED)
+
+
 Action = Annotated[
-    SimplexAction | ResidualAction | LeveredSimplexAction | LongShortAction,
+    SimplexAction | ResidualAction | LeveredSimplexAction | LongShortAction | ChoiceAction,
     Field(discriminator="kind"),
     Family("actions"),
 ]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.envs.accounts import RUIN
 from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation, Step
-from nvtrader_pipelines.envs.spaces import action_space, observation_space
+from nvtrader_pipelines.envs.spaces import action_rows, action_space, observation_space
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.market.sample import sample_panel
@@ -42,7 +42,7 @@ def step_info(simulation: PortfolioSimulation, step: Step, row: int) -> dict[str
     }
 
 
-class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
+class PortfolioEnv(gymnasium.Env[NDArray[Any], Any]):
     """Portfolio choice over N names and cash with costs, drift and realized-risk penalties.
 
     ## Description
@@ -63,6 +63,7 @@ class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
     ## Rewards
     Sum of the spec's terms, by default log growth net of costs, less the excess of realized CVaR over a limit, less
     `vol_penalty` times realized volatility. `info["reward_terms"]` holds every contribution.
+    `hindsight` and `dp_distillation` look ahead within the window.
 
     With `stop_properly`, the total reward R of an episode that a truncating termination ends is replaced: `sign_safe`
     (default) makes it R - (1 - coefficient) * |R|, which is never more than R; `literal` makes it coefficient * R,
@@ -137,7 +138,7 @@ class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
         session = str(self.simulation.panel.sessions[self.simulation.accounts.t[0]])
         return self.simulation.observe()[0], {"session": session, "equity": 1.0}
 
-    def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         """Trade to the action's weights and hold to the next decision.
 
         Raises:
@@ -146,7 +147,7 @@ class PortfolioEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
         action = np.asarray(action)
         if action.shape != self.action_space.shape:
             raise ValueError(f"an action needs shape {self.action_space.shape}, but has {action.shape}")
-        step = self.simulation.step(action[None, :])
+        step = self.simulation.step(action_rows(self.action_space, action[None]))
         return (
             step.observation[0],
             float(step.reward[0]),

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.account import holds, situation_of
 from nvtrader_pipelines.envs.accounts import RUIN, Accounts, AccountStep
+from nvtrader_pipelines.envs.choice import ChoiceMap
 from nvtrader_pipelines.envs.observations import Observation, ObservationScaler
 from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -63,7 +64,9 @@ class PortfolioSimulation:
                 f"{len(panel.sessions)} sessions has fewer"
             )
         self.panel, self.spec = panel, spec
-        self.accounts = Accounts(panel, spec, n_portfolios, t=self.first, tracks_positions=spec.pipeline)
+        self.accounts = Accounts(
+            panel, spec, n_portfolios, t=self.first, tracks_positions=spec.pipeline, training=self.stretches
+        )
         # latest decision of an episode at t, (T,)
         self._latest = _stretch_ends(self.stretches, len(panel.sessions)) - spec.rebal_freq
         self._all_trade = np.ones(n_portfolios, dtype=bool)  # every portfolio trades at every decision
@@ -137,6 +140,18 @@ class PortfolioSimulation:
     def sessions(self) -> NDArray[np.int64]:
         """Sessions of the stretches, ascending."""
         return np.flatnonzero(window_mask(self.stretches, len(self.panel.sessions)))
+
+    def next_returns(self) -> NDArray[np.float64]:
+        """Returns (S, N) from the close of each of the sessions to the next of its stretch; NaN without a price."""
+        sessions, returns = self.sessions, np.where(self.panel.tradable, self.panel.close_returns, np.nan)
+        following = np.minimum(sessions + 1, len(returns) - 1)
+        is_last = np.isin(sessions, [last for _, last in self.stretches])
+        return np.where(is_last[:, None], np.nan, returns[following])
+
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Whether each portfolio may hold each choice of a discrete action, (n, A)."""
+        assert isinstance(self._to_weights, ChoiceMap)
+        return self._to_weights.allowed[self.accounts.t]
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Copies of all arrays that the next step depends on, with a row per portfolio."""

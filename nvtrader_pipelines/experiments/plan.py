@@ -36,6 +36,7 @@ HIGH_COST = (
     "environment.turnover_cost_bps is {bps:g}, {percent:.2g} % of every trade; more than 50 is unusual and "
     "leaves little reason to trade: lower it unless it is intended"
 )
+LOOKS_AHEAD = "the reward looks ahead in training, by {kinds}; in tests and on paper this part of the reward is 0"
 OTHER_ANCHOR = (
     "the baseline `anchor` is the anchor of environment.action, which is one in any case, and not the other that "
     "baselines lists: drop it there"
@@ -68,7 +69,7 @@ class RunPlan:
 
         Raises:
             ValueError: if no fold fits, the spec is an ablation, the market lacks data that its pipeline or a rule
-                needs, or a fold's training is too short to fit its timing.
+                needs, or a fold's training is not what a reward term, the action or its timing needs.
             LookAheadError: if a part of an installed package looks ahead.
             PartError: if such a part fails.
         """
@@ -79,8 +80,9 @@ class RunPlan:
         spec.pipeline.start(panel)  # cheap, and fails before anything is trained
         for rule in (spec.agent, *spec.all_baselines):
             rule.require_market(panel)
-        require_causal_parts(spec, panel)
         plan = cls(spec, panel, panel_digest(panel), tuple(folds))
+        _require_trainable(plan)
+        require_causal_parts(spec, panel)
         _require_fitting_sessions(plan)
         return plan
 
@@ -224,6 +226,19 @@ def policy_card(plan: RunPlan, task: TrainingTask, fit: Fit) -> PolicyCard:
     )
 
 
+def _require_trainable(plan: RunPlan) -> None:
+    """Check every fold's training against the demands of reward terms and action.
+
+    Raises:
+        ValueError: if a training does not meet one.
+    """
+    parts = (*plan.spec.environment.rewards, plan.spec.environment.action)
+    demands = [demand for part in parts if (demand := getattr(part, "require_training", None))]
+    for fold in plan.folds if demands else ():
+        for require_training in demands:
+            require_training(plan.panel, normalize_windows(plan.training_window(fold)))
+
+
 def _require_fitting_sessions(plan: RunPlan) -> None:
     """Check that every fold's training is long enough to fit the timing.
 
@@ -246,6 +261,7 @@ def _warnings(plan: RunPlan) -> list[str]:
     cost_bps = plan.spec.environment.turnover_cost_bps
     if cost_bps > MAX_USUAL_COST_BPS:
         warnings.append(HIGH_COST.format(bps=cost_bps, percent=cost_bps / 100.0))
+    warnings += _foresight_warnings(plan.spec)
     if any(
         isinstance(baseline, AnchorPortfolio) and baseline not in plan.spec.all_baselines
         for baseline in plan.spec.baselines
@@ -266,6 +282,12 @@ def _warnings(plan: RunPlan) -> list[str]:
             "delisted names are paid out in cash at their last price without cost: an optimistic assumption"
         )
     return warnings
+
+
+def _foresight_warnings(spec: ExperimentSpec) -> list[str]:
+    """Warning on reward terms that look ahead, if there are any."""
+    kinds = [term.kind for term in spec.environment.rewards if getattr(term, "looks_ahead", False)]
+    return [LOOKS_AHEAD.format(kinds=" and ".join(kinds))] if kinds else []
 
 
 def short_history_warnings(plan: RunPlan) -> list[str]:

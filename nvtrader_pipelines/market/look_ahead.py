@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.family import PartError, failure_reason
 from nvtrader_pipelines.market.history import PriceHistory
-from nvtrader_pipelines.market.panel import PANEL_ARRAYS, MarketPanel, map_arrays
+from nvtrader_pipelines.market.panel import PANEL_ARRAYS, MarketPanel, Window, map_arrays, window_mask
 
 
 class LookAheadError(ValueError):
@@ -26,6 +26,18 @@ class _Feature(Protocol):
 def cut_after(panel: MarketPanel, t: int) -> MarketPanel:
     """Cut a panel at the close of session `t`; the arrays are views."""
     return map_arrays(panel, lambda array: array[: t + 1], sessions=panel.sessions[: t + 1])
+
+
+def hide_outside(panel: MarketPanel, windows: Sequence[Window]) -> MarketPanel:
+    """Set every array to 0 or False outside the windows, as where no name has a price."""
+    outside = ~window_mask(windows, len(panel.sessions))
+
+    def hide(array: NDArray[Any]) -> NDArray[Any]:
+        hidden = array.copy()
+        hidden[outside] = 0
+        return hidden
+
+    return map_arrays(panel, hide)
 
 
 def with_other_future(panel: MarketPanel, t: int, seed: int = 99) -> MarketPanel:

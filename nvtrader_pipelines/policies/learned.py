@@ -91,15 +91,17 @@ class LearnedPolicy:
         import torch
         from gymnasium import spaces
 
+        from nvtrader_pipelines.envs.spaces import space_of
+
         torch.set_num_threads(1)
         self._panel, self._agent = panel, agent
         self._builder, self._map = interface
-        size = card.environment.action.size(len(panel.symbols))
-        self._bound = size.bound
+        action, n_symbols = card.environment.action, len(panel.symbols)
+        self._bound = action.size(n_symbols).bound
         self._network = agent.network(
             self._builder.layout,
             spaces.Box(-np.inf, np.inf, (self._builder.length,), np.float32),
-            spaces.Box(-size.bound, size.bound, (size.length,), np.float32),
+            space_of(action, n_symbols),
         )
         try:
             self._network.load_state_dict(tensors)

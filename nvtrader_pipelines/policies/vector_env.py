@@ -11,7 +11,7 @@ from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvO
 from typing_extensions import override
 
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
-from nvtrader_pipelines.envs.spaces import action_space, observation_space
+from nvtrader_pipelines.envs.spaces import action_rows, action_space, observation_space
 from nvtrader_pipelines.policies.trajectory import PlayedStep
 
 
@@ -52,7 +52,7 @@ class PortfolioVecEnv(VecEnv):
 
     def step_async(self, actions: NDArray[Any]) -> None:
         """Store the actions for `step_wait`."""
-        self._actions = actions
+        self._actions = action_rows(self.action_space, actions)
 
     def step_wait(self) -> VecEnvStepReturn:
         """Step all portfolios; finished episodes are reset."""
@@ -114,7 +114,9 @@ class PortfolioVecEnv(VecEnv):
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
     ) -> list[Any]:
-        """Raise: there are no inner environments."""
+        """Call `action_masks`, for each requested portfolio; there are no inner environments for anything else."""
+        if method_name == "action_masks":
+            return list(self.simulation.action_masks()[list(self._get_indices(indices))])
         raise AttributeError(f"there are no inner environments to call {method_name!r} on")
 
     @override

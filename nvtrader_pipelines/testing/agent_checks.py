@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.account import Account, opening_account
+from nvtrader_pipelines.envs.actions import ChoiceAction
 from nvtrader_pipelines.envs.observations import PerAssetObservation
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.look_ahead import cut_after, with_other_future
@@ -24,8 +25,11 @@ MAX_TIMESTEPS = 2048  # of a learner's checks
 
 def _environment(agent: Agent) -> EnvSpec:
     spec = EnvSpec(lookback=5, episode_len=20)
-    is_shared = isinstance(agent, Learner) and agent.backbone.kind == "shared_asset"
-    return spec.model_copy(update={"observation": PerAssetObservation()}) if is_shared else spec
+    if not isinstance(agent, Learner):
+        return spec
+    action = {"action": ChoiceAction()} if agent.is_discrete else {}
+    observation = {"observation": PerAssetObservation()} if agent.backbone.kind == "shared_asset" else {}
+    return spec.model_copy(update={**action, **observation})
 
 
 def _train(agent: Agent, panel: MarketPanel, seed: int = 3) -> Fit:

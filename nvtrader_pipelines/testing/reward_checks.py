@@ -14,6 +14,7 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.testing.synthetic_panels import eventful_panel, simplex
 
 N_NAMES = 6
+TRAINING = ((0, 64),)  # window that terms which look ahead may see
 FILLS: tuple[FillTiming, ...] = ("next_open", "next_close", "same_close")
 
 
@@ -22,9 +23,14 @@ def spec_with(term: RewardTerm, fill: FillTiming = "next_open") -> EnvSpec:
     return EnvSpec.model_construct(**{**dict(EnvSpec(vol_penalty=0.0, fill=fill)), "rewards": (term,)})
 
 
+def _open(term: RewardTerm, panel: MarketPanel, n: int, *, t: int, fill: FillTiming = "next_open") -> Accounts:
+    """Open n accounts in training, at session `t`."""
+    return Accounts(panel, spec_with(term, fill), n, t=t, training=TRAINING)
+
+
 def contributions(term: RewardTerm, panel: MarketPanel, *, fill: FillTiming = "next_open") -> NDArray[np.float64]:
     """Contributions (8, 4) of eight steps of four accounts, from session 40 to session 64."""
-    accounts, generator = Accounts(panel, spec_with(term, fill), 4, t=40), np.random.default_rng(0)
+    accounts, generator = _open(term, panel, 4, t=40, fill=fill), np.random.default_rng(0)
     every = np.ones(4, dtype=bool)
     steps = [accounts.trade(simplex(generator, 4, N_NAMES), every, 3) for _ in range(8)]
     return np.array([step.reward_terms[term.kind] for step in steps])
@@ -45,7 +51,7 @@ def check_term_is_proportional_to_its_weight(term: RewardTerm) -> None:
 
 
 def check_contributions_do_not_look_ahead(term: RewardTerm) -> None:
-    """Require bit-equal contributions when the future is removed or replaced."""
+    """Require bit-equal contributions when the future after the training window is removed or replaced."""
     panel = eventful_panel()
     for fill in FILLS:
         known = contributions(term, panel, fill=fill)
@@ -57,8 +63,8 @@ def check_contributions_of_many_accounts_equal_single_ones(term: RewardTerm) -> 
     """Require bit-equal contributions of an account alone and among others."""
     panel, n, generator = eventful_panel(), 7, np.random.default_rng(3)
     targets = [simplex(generator, n, N_NAMES) for _ in range(6)]
-    together = Accounts(panel, spec_with(term), n, t=40)
-    alone = [Accounts(panel, spec_with(term), 1, t=40) for _ in range(n)]
+    together = _open(term, panel, n, t=40)
+    alone = [_open(term, panel, 1, t=40) for _ in range(n)]
     for target in targets:
         both = together.trade(target, np.ones(n, dtype=bool), 9).reward_terms[term.kind]
         own = [one.trade(target[[i]], np.ones(1, dtype=bool), 9).reward_terms[term.kind] for i, one in enumerate(alone)]
@@ -70,7 +76,7 @@ def check_reset_account_is_rewarded_as_new(term: RewardTerm) -> None:
     panel, generator = eventful_panel(), np.random.default_rng(4)
     targets = [simplex(generator, 3, N_NAMES) for _ in range(8)]
     every, one = np.ones(3, dtype=bool), np.ones(1, dtype=bool)
-    accounts, fresh, undisturbed = (Accounts(panel, spec_with(term), n, t=30) for n in (3, 1, 3))
+    accounts, fresh, undisturbed = (_open(term, panel, n, t=30) for n in (3, 1, 3))
     for target in targets[:4]:
         accounts.trade(target, every, 3)
         undisturbed.trade(target, every, 3)
@@ -88,7 +94,7 @@ def check_term_restored_from_a_state_continues_bit_for_bit(term: RewardTerm) -> 
     panel, generator = eventful_panel(), np.random.default_rng(5)
     targets = [simplex(generator, 3, N_NAMES) for _ in range(8)]
     every = np.ones(3, dtype=bool)
-    accounts, restored = (Accounts(panel, spec_with(term), 3, t=30) for _ in range(2))
+    accounts, restored = (_open(term, panel, 3, t=30) for _ in range(2))
     for target in targets[:4]:
         accounts.trade(target, every, 3)
     state = accounts.state()
@@ -107,7 +113,7 @@ def check_contribution_at_ruin_is_finite(term: RewardTerm) -> None:
     returns = panel.close_returns.copy()
     returns[50:60, 0] = -1.0
     panel = replace(panel, close_returns=returns)
-    accounts = Accounts(panel, spec_with(term, "same_close"), 1, t=45)
+    accounts = _open(term, panel, 1, t=45, fill="same_close")
     for _ in range(3):
         step = accounts.trade(np.eye(N_NAMES + 1)[[0]], np.array([True]), 5)
         assert np.isfinite(step.reward).all(), "the reward at ruin must be finite"

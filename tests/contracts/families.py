@@ -20,6 +20,7 @@ from nvtrader_pipelines.policies.advantages import Advantage
 from nvtrader_pipelines.policies.agents import Agent
 from nvtrader_pipelines.policies.backbones import Backbone
 from nvtrader_pipelines.policies.baselines import Baseline
+from nvtrader_pipelines.policies.replay import Replay
 from nvtrader_pipelines.portfolio.anchors import Anchor
 from nvtrader_pipelines.portfolio.costs import CostModel
 from nvtrader_pipelines.portfolio.financing import FinancingModel
@@ -49,6 +50,7 @@ FAMILIES = {
     "limit": Limit,
     "proposer": Proposer,
     "protection": Protection,
+    "replay": Replay,
     "reward_term": RewardTerm,
     "scenarios": Scenarios,
     "selector": Selector,

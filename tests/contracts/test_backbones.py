@@ -3,7 +3,7 @@ import torch
 
 from nvtrader_pipelines.envs.observations import PerAssetObservation
 from tests.contracts.families import defaults
-from tests.policies.backbones.networks import bits, environment, policy_of, trained
+from tests.policies.backbones.networks import bits, environment, history, policy_of, trained
 from tests.policies.small_learners import SPEC
 
 BACKBONES = pytest.mark.parametrize("backbone", defaults("backbone"), ids=lambda backbone: backbone.kind)
@@ -45,5 +45,5 @@ def test_preparing_does_not_change_the_torch_generator(backbone):
     policy = policy_of(backbone, layout)
     torch.manual_seed(11)
     before = torch.get_rng_state()
-    backbone.prepare(policy, torch.zeros(20, layout.length), 5)
+    backbone.prepare(policy, history(torch.zeros(20, layout.length)), 5)
     assert torch.equal(torch.get_rng_state(), before)

@@ -3,6 +3,7 @@
 import pytest
 
 from nvtrader_pipelines.components.component import kind_of
+from nvtrader_pipelines.policies.agents import Agent, PpoAgent
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES
 from nvtrader_pipelines.testing import CHECKS, contract
 from nvtrader_pipelines.testing.part_checks import EVERY_PART
@@ -16,7 +17,7 @@ STAGES = {  # with short histories
     "limits": [limit for limit in situations.LIMITS if limit.kind not in {"position_cap", "gross_exposure"}],
 }
 LEARNERS = {  # as PPO; their own tests train them
-    *("a2c", "sac", "td3", "recurrent_ppo", "tqc", "grouped_ppo", "dpo", "ars", "cma_es"),
+    kind_of(member) for member in members(Agent) if not member.is_classical and member is not PpoAgent
 }
 
 

@@ -48,6 +48,10 @@ def test_part_that_looks_ahead_is_refused_by_name(spec, part):
         require_causal_parts(spec, PANEL)
 
 
+def test_reward_marked_as_looking_ahead_sees_its_training_alone():
+    require_causal_parts(in_environment(rewards=(parts.PeekTrainingReward(),)), PANEL)
+
+
 @pytest.mark.parametrize("prices", ["closes", "highs", "lows"])
 def test_feature_that_looks_ahead_is_refused_by_name(prices):
     with pytest.raises(LookAheadError, match="peek"):

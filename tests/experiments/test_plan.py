@@ -4,12 +4,15 @@ import datetime as dt
 import pytest
 
 from nvtrader_pipelines.envs.actions import ResidualAction
+from nvtrader_pipelines.envs.observations import ObservationScaler
+from nvtrader_pipelines.envs.rewards import DpDistillation, Hindsight, LogGrowth
 from nvtrader_pipelines.evaluation.splits import CombinatorialPurged, PurgedKFold
 from nvtrader_pipelines.experiments.designs import AblationDesign, BasicDesign, BestOfNDesign
-from nvtrader_pipelines.experiments.plan import SURVIVORSHIP, short_history_warnings
+from nvtrader_pipelines.experiments.plan import LOOKS_AHEAD, SURVIVORSHIP, policy_card, short_history_warnings
 from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY
 from nvtrader_pipelines.experiments.recorded_folds import FoldDates, Parent, fold_dates, recorded_fold_numbers
 from nvtrader_pipelines.experiments.replay import forward_plan, replay_plan
+from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.baselines import AnchorPortfolio, Cufolio, EqualWeight, MeanCvar, MinimumVariance
 from nvtrader_pipelines.portfolio.anchors import EqualWeightAnchor
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
@@ -40,6 +43,23 @@ def test_a_run_warns_of_what_its_reader_must_know():
     for bps, n_warnings in ((50.0, 0), (80.0, 1)):
         costly = EXPERIMENT.model_copy(update={"environment": SPEC.model_copy(update={"turnover_cost_bps": bps})})
         assert len(planned(costly).warnings) == n_warnings
+
+
+def rewarded(*terms):
+    return EXPERIMENT.model_copy(update={"environment": SPEC.model_copy(update={"rewards": terms})})
+
+
+def test_card_warns_of_rewards_that_look_ahead():
+    plan = planned(rewarded(LogGrowth(), Hindsight(), DpDistillation()))
+    card = policy_card(plan, plan.task(plan.keys[0]), Fit({}, ObservationScaler(), []))
+    assert card.warnings == (LOOKS_AHEAD.format(kinds="hindsight and dp_distillation"),)
+
+
+def test_horizon_beyond_the_shortest_training_is_refused():
+    n_sessions = min(fold.train_last - fold.train_first + 1 for fold in planned().folds)
+    planned(rewarded(Hindsight(horizon=n_sessions - 1)))
+    with pytest.raises(ValueError, match=str(n_sessions)):
+        planned(rewarded(Hindsight(horizon=n_sessions)))
 
 
 def test_plan_warns_of_rules_without_history_before_the_first_test():

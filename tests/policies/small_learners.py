@@ -1,6 +1,6 @@
 """Learners, environments and policy cards of small size, for tests that train."""
 
-from nvtrader_pipelines.envs.actions import ResidualAction
+from nvtrader_pipelines.envs.actions import ChoiceAction, ResidualAction
 from nvtrader_pipelines.envs.observations import PerAssetObservation, RegimeObservation
 from nvtrader_pipelines.envs.rewards import BenchmarkRelative
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -45,17 +45,20 @@ SMALL = {
 def small(member: type[Learner], **settings) -> Learner:
     """Return a learner with the smallest settings it has."""
     known = {name: value for name, value in SMALL.items() if name in member.model_fields}
-    if "mlp" not in member.backbones:
+    if known["backbone"].kind not in member.backbones:
         del known["backbone"]
     return member(**{**known, **settings})
 
 
 def spec_of(agent: Learner) -> EnvSpec:
-    """Return a small environment that suits the learner's backbone."""
+    """Return a small environment that suits the learner's actions and backbone."""
+    if agent.is_discrete:
+        return DISCRETE_SPEC
     return RESIDUAL_SPEC if agent.backbone.kind == "shared_asset" else SPEC
 
 
 TUNERS = (DpoAgent,)  # need a policy and pairs; their own tests train them
+DISCRETE_SPEC = SPEC.model_copy(update={"action": ChoiceAction(window=5)})
 LEARNERS = {
     member().kind: small(member) for member in members(Agent) if not member.is_classical and member not in TUNERS
 }

@@ -6,20 +6,22 @@ import pytest
 import torch
 
 from nvtrader_pipelines.envs.account import Account, opening_account
+from nvtrader_pipelines.envs.rewards import DpDistillation, Hindsight
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
-from nvtrader_pipelines.envs.spaces import action_space, observation_space
+from nvtrader_pipelines.envs.spaces import action_rows, action_space, observation_space
+from nvtrader_pipelines.policies.agents.on_policy import GaussianLearner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive, write_archive
 from nvtrader_pipelines.policies.learned import EnsemblePolicy, open_policy
 from tests.markets import synthetic_panel
 from tests.panels import cut, with_other_future
-from tests.policies.small_learners import CASES, CLASSICAL, SPEC, WINDOW, card_of
+from tests.policies.small_learners import AGENT, CASES, CLASSICAL, LEARNERS, SPEC, WINDOW, bits, card_of
 
 PANEL = synthetic_panel(200, 3)
 EVERY = pytest.mark.parametrize("kind", CASES)
 SESSIONS = range(150, 180, 5)
 ACCOUNT = Account(np.array([0.2, 0.3, 0.1, 0.4]), 0.9, 1.0)
-WITHOUT_VALUE = {"grouped_ppo", "ars", "cma_es"}  # of the first, the default advantage has no critic
-WITHOUT_LOG_PROB = {"sac", "td3", "tqc", "ars", "cma_es"}
+WITHOUT_CRITIC = {"grouped_ppo", *(kind for kind, agent in LEARNERS.items() if not agent.has_critic)}
+GAUSSIAN = {kind for kind, (_, agent) in CASES.items() if isinstance(agent, GaussianLearner)}
 FITS = {}
 
 
@@ -49,10 +51,10 @@ def test_decision_holds_target_action_value_and_log_prob(kind):
     assert decision.target is not None
     assert decision.target.sum() == pytest.approx(1.0)
     assert decision.action is not None
-    assert (decision.action.shape, decision.action.dtype) == ((4,), np.float32)
+    assert (decision.action.shape, decision.action.dtype) == ((CASES[kind][0].action.size(3).length,), np.float32)
     assert isinstance(decision.observation_hash, int)
-    assert (decision.value is None) == (kind in WITHOUT_VALUE)
-    assert (decision.log_prob is None) == (kind in WITHOUT_LOG_PROB)
+    assert (decision.value is None) == (kind in WITHOUT_CRITIC)
+    assert (decision.log_prob is None) == (kind not in GAUSSIAN)
     assert np.isfinite([said for said in (decision.value, decision.log_prob) if said is not None]).all()
 
 
@@ -90,7 +92,11 @@ def test_opened_policy_decides_as_in_its_environment(kind):
     for _ in range(6):
         decision = policy.decide(PANEL, int(simulation.accounts.t[0]), simulation.accounts.account(0))
         action, state = network.predict(simulation.observe(), state, np.array([False]), deterministic=True)
-        np.testing.assert_array_equal(decision.action, action[0])  # as the library acts, with its own memory
+        action = action_rows(action_space(simulation), action)
+        if card.agent.is_discrete:
+            assert decision.action.argmax() == action.argmax()
+        else:
+            np.testing.assert_array_equal(decision.action, action[0])  # as the library acts, with its own memory
         assert simulation.step(action).target[0].tobytes() == decision.target.tobytes()
 
 
@@ -191,3 +197,15 @@ def test_open_policy_raises_for_tensors_of_another_network(kind):
     for wrong in ({**tensors, name: torch.zeros(9)}, {name: tensors[name]}, {}):
         with pytest.raises(PolicyArchiveError):
             open_policy(card, wrong, PANEL)
+
+
+def test_training_by_foresight_depends_on_no_session_outside_its_windows():
+    spec = SPEC.model_copy(update={"rewards": (Hindsight(horizon=60), DpDistillation())})
+    gap = np.arange(71, 96 - SPEC.lookback)  # later ones are observed in the second window
+    closes = PANEL.close_returns.copy()
+    closes[gap] = -closes[gap] + 0.05
+    markets = (PANEL, with_other_future(PANEL, 150), replace(PANEL, close_returns=closes))
+    known, future, between = (bits(AGENT.train(market, spec, ((5, 70), (96, 150)), 0)) for market in markets)
+    assert future == known
+    assert between == known
+    assert bits(AGENT.train(PANEL, SPEC, ((5, 70), (96, 150)), 0)) != known

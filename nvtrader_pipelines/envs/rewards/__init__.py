@@ -6,6 +6,7 @@ from pydantic import Field
 
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.envs.rewards.differential import DifferentialDownside, DifferentialSharpe
+from nvtrader_pipelines.envs.rewards.foresight import DpDistillation, Hindsight
 from nvtrader_pipelines.envs.rewards.growth import BenchmarkRelative, ExponentialUtility, LogGrowth
 from nvtrader_pipelines.envs.rewards.risk import CvarExcess, DrawdownPenalty, VolatilityPenalty
 from nvtrader_pipelines.envs.rewards.term import RewardFunction, StepOutcome
@@ -22,7 +23,9 @@ RewardTerm = Annotated[
     | DrawdownPenalty
     | TurnoverPenalty
     | ImplementationShortfall
-    | RunningInventory,
+    | RunningInventory
+    | Hindsight
+    | DpDistillation,
     Field(discriminator="kind"),
     Family("rewards"),
 ]
@@ -32,8 +35,10 @@ __all__ = [
     "CvarExcess",
     "DifferentialDownside",
     "DifferentialSharpe",
+    "DpDistillation",
     "DrawdownPenalty",
     "ExponentialUtility",
+    "Hindsight",
     "ImplementationShortfall",
     "LogGrowth",
     "RewardFunction",

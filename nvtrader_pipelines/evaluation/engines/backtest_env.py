@@ -11,14 +11,14 @@ from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.rewards.log_growth import log_growth
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
-from nvtrader_pipelines.envs.spaces import action_space, observation_space
+from nvtrader_pipelines.envs.spaces import action_rows, action_space, observation_space
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.engines import BacktestEngine, EventDriven
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.market.sample import sample_panel
 
 
-class RLBacktestEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
+class RLBacktestEnv(gymnasium.Env[NDArray[Any], Any]):
     """Portfolio choice as in `PortfolioEnv`, on the account of an engine such as shares and cash.
 
     Observations, actions, their spaces and the starts of episodes are those of `PortfolioEnv` with the same spec. The
@@ -58,7 +58,7 @@ class RLBacktestEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
         self._n_steps = 0
         return self._observe(), {"session": str(simulation.panel.sessions[self.account.t]), "equity": 1.0}
 
-    def step(self, action: NDArray[Any]) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         """Trade to the action's weights and hold to the next decision.
 
         Raises:
@@ -67,7 +67,8 @@ class RLBacktestEnv(gymnasium.Env[NDArray[Any], NDArray[Any]]):
         action, account, spec = np.asarray(action), self.account, self._simulation.spec
         if action.shape != self.action_space.shape:
             raise ValueError(f"an action needs shape {self.action_space.shape}, but has {action.shape}")
-        closes = account.trade(self._to_weights(action[None, :], np.array([account.t]))[0], spec.rebal_freq)
+        rows = action_rows(self.action_space, action[None])
+        closes = account.trade(self._to_weights(rows, np.array([account.t]))[0], spec.rebal_freq)
         self._n_steps += 1
         growth = np.array([[1.0 + close.net_return for close in closes]])
         is_ruined = closes[-1].equity <= RUIN

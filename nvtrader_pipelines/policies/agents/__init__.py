@@ -8,14 +8,19 @@ from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.policies.agents.a2c import A2cAgent
 from nvtrader_pipelines.policies.agents.ars import ArsAgent
 from nvtrader_pipelines.policies.agents.cma_es import CmaEsAgent
+from nvtrader_pipelines.policies.agents.crossq import CrossQAgent
 from nvtrader_pipelines.policies.agents.dpo import DpoAgent
+from nvtrader_pipelines.policies.agents.dqn import DqnAgent, QrDqnAgent
 from nvtrader_pipelines.policies.agents.grouped_ppo import GroupedPpoAgent
+from nvtrader_pipelines.policies.agents.investor_imitator import InvestorImitatorAgent
 from nvtrader_pipelines.policies.agents.learner import Learner
+from nvtrader_pipelines.policies.agents.maskable_ppo import MaskablePpoAgent
 from nvtrader_pipelines.policies.agents.ppo import PpoAgent
 from nvtrader_pipelines.policies.agents.recurrent_ppo import RecurrentPpoAgent
 from nvtrader_pipelines.policies.agents.sac import SacAgent
-from nvtrader_pipelines.policies.agents.td3 import Td3Agent
+from nvtrader_pipelines.policies.agents.td3 import DdpgAgent, SarlAgent, Td3Agent
 from nvtrader_pipelines.policies.agents.tqc import TqcAgent
+from nvtrader_pipelines.policies.agents.trpo import TrpoAgent
 from nvtrader_pipelines.policies.baselines import (
     AnchorPortfolio,
     BuyAndHold,
@@ -33,12 +38,20 @@ Agent = Annotated[
     | A2cAgent
     | SacAgent
     | Td3Agent
+    | DdpgAgent
+    | SarlAgent
     | RecurrentPpoAgent
     | TqcAgent
+    | CrossQAgent
     | GroupedPpoAgent
     | DpoAgent
     | ArsAgent
     | CmaEsAgent
+    | TrpoAgent
+    | DqnAgent
+    | QrDqnAgent
+    | MaskablePpoAgent
+    | InvestorImitatorAgent
     | EqualWeight
     | BuyAndHold
     | Momentum
@@ -58,16 +71,24 @@ __all__ = [
     "Agent",
     "ArsAgent",
     "CmaEsAgent",
+    "CrossQAgent",
     "CurvePoint",
+    "DdpgAgent",
     "DpoAgent",
+    "DqnAgent",
     "Fit",
     "GroupedPpoAgent",
+    "InvestorImitatorAgent",
     "Learner",
+    "MaskablePpoAgent",
     "PpoAgent",
+    "QrDqnAgent",
     "RecurrentPpoAgent",
     "SacAgent",
+    "SarlAgent",
     "Td3Agent",
     "TqcAgent",
     "TrainingHooks",
     "TrainingPoint",
+    "TrpoAgent",
 ]

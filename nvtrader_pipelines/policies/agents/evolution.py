@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ class EvolutionLearner(Learner):
     A candidate's score is the mean undiscounted reward of its `n_starts` episodes, each played to its end without
     noise in the actions, so `gamma` has no effect. Only the weights that the action depends on are searched.
     """
+
+    has_critic: ClassVar[bool] = False
 
     n_starts: PositiveInt = 4  # per generation, common to all candidates
 

@@ -9,7 +9,6 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from torch import Tensor
 
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation, Step
-from nvtrader_pipelines.envs.spaces import action_space
 from nvtrader_pipelines.policies.advantages import Episodes, Estimate
 from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 from nvtrader_pipelines.policies.trajectory import PlayedStep
@@ -89,12 +88,13 @@ class RunningEpisodes:
     def __init__(self, simulation: PortfolioSimulation, log: TrainingLog) -> None:
         self.running = np.ones(len(simulation.steps), dtype=bool)
         self.observation = simulation.observe()
-        self._simulation, self._log, self._space = simulation, log, action_space(simulation)
+        self._simulation, self._log = simulation, log
+        self._bound = simulation.spec.action.size(len(simulation.panel.symbols)).bound
 
     def step(self, actions: Tensor, values: Tensor | None = None, log_probs: Tensor | None = None) -> Step:
         """Step every episode with clipped actions (n, A), and record the step."""
         simulation = self._simulation
-        clipped = np.clip(actions.numpy(), self._space.low, self._space.high)
+        clipped = np.clip(actions.numpy(), -self._bound, self._bound)
         decided_at = simulation.accounts.t
         step = simulation.step(clipped)
         played = PlayedStep(self.observation, clipped, decided_at, simulation.accounts.drawdown, step, self.running)

@@ -15,7 +15,7 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows
 from nvtrader_pipelines.policies.agents.demeaning import demean_panel
 from nvtrader_pipelines.policies.backbones import Backbone, MlpBackbone
-from nvtrader_pipelines.policies.backbones.backbone import ExtractorBackbone
+from nvtrader_pipelines.policies.backbones.backbone import ExtractorBackbone, TrainingHistory
 from nvtrader_pipelines.policies.fit import DEFAULT_HOOKS, Fit, TrainingHooks
 from nvtrader_pipelines.policies.policy import BaseAgent
 
@@ -48,6 +48,8 @@ class Learner(BaseAgent, Component):
     """Agent that learns a policy on a training window, on one torch thread."""
 
     is_classical: ClassVar[bool] = False
+    is_discrete: ClassVar[bool] = False  # chooses one of several portfolios
+    has_critic: ClassVar[bool] = True
     backbones: ClassVar[frozenset[str]]  # supported kinds
 
     total_timesteps: PositiveInt = 30_000  # steps of all portfolios together; the last rollout is completed
@@ -58,10 +60,10 @@ class Learner(BaseAgent, Component):
     backbone: Backbone = MlpBackbone()
 
     def require_experiment(self, spec: Any, field: str) -> None:
-        """Require a backbone that the agent takes and the observation suits, and seeds that show a spread.
+        """Require a backbone that the agent takes and the observation suits, its kind of action, and enough seeds.
 
         Raises:
-            ValueError: if the experiment has another backbone, or too few seeds.
+            ValueError: if the experiment has another backbone or action, or too few seeds.
         """
         kind, backbone, observation = kind_of(type(self)), self.backbone, spec.environment.observation
         is_extractor = isinstance(backbone, ExtractorBackbone) and self.backbones >= EXTRACTORS
@@ -79,6 +81,12 @@ class Learner(BaseAgent, Component):
                 f"{field}.backbone: the {backbone.kind} backbone reads a window of returns, but "
                 f"environment.observation is {observation.kind}, which has none; choose the lookback observation or "
                 "the mlp backbone"
+            )
+        action = spec.environment.action
+        if getattr(action, "is_discrete", False) != self.is_discrete:
+            needed = "needs choice" if self.is_discrete else "takes any but choice"
+            raise ValueError(
+                f"environment.action: found {action.kind}, but {kind} {needed}; choose another action or agent"
             )
         if len(spec.seeds) < MIN_SEEDS:
             raise ValueError(
@@ -154,7 +162,7 @@ class Learner(BaseAgent, Component):
         """SB3 class of the policy, and its keyword arguments."""
 
     def network(
-        self, layout: ObservationLayout, observation_space: "spaces.Box", action_space: "spaces.Box"
+        self, layout: ObservationLayout, observation_space: "spaces.Box", action_space: "spaces.Space[Any]"
     ) -> "BasePolicy":
         """Build a network for inference, to load a fit's tensors into."""
         policy_class, policy_kwargs = self.policy(layout)
@@ -175,14 +183,15 @@ class Learner(BaseAgent, Component):
         return lambda remaining: first * (final + (1.0 - final) * max(0.0, remaining))  # the last rollout may overshoot
 
     def prepare(self, policy: "BasePolicy", simulation: "PortfolioSimulation", seed: int) -> None:
-        """Let the backbone pretrain on the window's observations of an account in cash."""
+        """Let the backbone pretrain on the training windows."""
         import torch
 
         sessions = simulation.sessions
         weights = np.zeros((len(sessions), len(simulation.panel.symbols) + 1))
         weights[:, -1] = 1.0
         observations = simulation.builder.observe(sessions, AccountView(weights, np.zeros(len(sessions))))
-        self.backbone.prepare(policy, torch.as_tensor(observations), seed)
+        history = TrainingHistory(torch.as_tensor(observations), torch.as_tensor(simulation.next_returns()))
+        self.backbone.prepare(policy, history, seed)
 
     def extractor(self, layout: ObservationLayout) -> tuple[list[int], dict[str, Any]]:
         """Hidden layers of each head, and the policy's keyword arguments for the backbone's extractor."""

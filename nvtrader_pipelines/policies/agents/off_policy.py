@@ -1,16 +1,19 @@
-"""Off-policy agents, which learn from a replay buffer: SAC, TD3, TQC."""
+"""Base class of off-policy agents, which learn from a replay buffer."""
 
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, cast
 
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
+from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.policies.agents.learner import EXTRACTORS, Learner, NetworkOutput
 from nvtrader_pipelines.policies.backbones.backbone import OPTIMIZER
 from nvtrader_pipelines.policies.fit import TrainingHooks
+from nvtrader_pipelines.policies.replay import GeneralReplay, Replay
 
 if TYPE_CHECKING:
+    from sb3_contrib.crossq.policies import CrossQPolicy
     from sb3_contrib.tqc.policies import TQCPolicy
     from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
     from stable_baselines3.sac.policies import SACPolicy
@@ -20,27 +23,40 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.envs.simulation import PortfolioSimulation
     from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 
-    Network = SACPolicy | TD3Policy | TQCPolicy
-
-N_CRITICS = 2  # as in the papers
+    Network = SACPolicy | TD3Policy | TQCPolicy | CrossQPolicy
 
 
-class OffPolicyLearner(Learner):
-    """Off-policy learner of Stable-Baselines3 or sb3-contrib, with two critics and bounded actions.
+class ReplaySettings(Learner):
+    """Settings of parallel portfolios and of the buffer that holds their steps."""
+
+    n_envs: PositiveInt = 16  # parallel portfolios
+    buffer_size: PositiveInt = 10_000  # latest steps of all portfolios in the replay buffer
+    learning_starts: NonNegativeInt = 1_000  # steps of all portfolios, with random actions, before the first update
+    batch_size: PositiveInt = 256  # replayed steps per update
+
+
+class TargetSettings(ReplaySettings):
+    """Settings of target networks."""
+
+    tau: Annotated[float, Field(gt=0.0, le=1.0)] = 0.005  # Polyak coefficient of the target networks
+
+
+class ReplayLearner(ReplaySettings):
+    """Off-policy learner of Stable-Baselines3 or sb3-contrib, with bounded actions.
 
     The heads of actor and critics are MLPs with ReLU, each with its own extractor. A step of 20 names takes about
     5 KB, so the replay buffer holds only the latest steps and is never saved.
     """
 
     backbones: ClassVar[frozenset[str]] = EXTRACTORS
+    n_critics: ClassVar[int] = 2  # as in the papers
+    prioritized: ClassVar[str] = ""  # class in `agents.prioritized` that trains on prioritized replay; empty if none
 
-    n_envs: PositiveInt = 16  # parallel portfolios
-    buffer_size: PositiveInt = 10_000  # latest steps of all portfolios in the replay buffer
-    learning_starts: NonNegativeInt = 1_000  # steps of all portfolios, with random actions, before the first update
-    batch_size: PositiveInt = 256  # replayed steps per update
-    tau: Annotated[float, Field(gt=0.0, le=1.0)] = 0.005  # Polyak coefficient of the target networks
     train_freq: PositiveInt = 1  # steps of each portfolio between two rounds of updates
     gradient_steps: PositiveInt = 1  # updates per round
+    replay: Annotated[Replay, Field(exclude_if=lambda replay: replay == GeneralReplay())] = (
+        GeneralReplay()  # choice of the steps that an update learns from
+    )
 
     @model_validator(mode="after")
     def _require_updates(self) -> Self:
@@ -52,10 +68,30 @@ class OffPolicyLearner(Learner):
             raise ValueError(f"buffer_size = {self.buffer_size} must be at least batch_size = {self.batch_size}")
         return self
 
+    def require_experiment(self, spec: Any, field: str) -> None:
+        """Require a replay that the agent can learn from, beside what every learner requires.
+
+        Raises:
+            ValueError: if the replay is prioritized and the agent's update takes no weights.
+        """
+        super().require_experiment(spec, field)
+        if self.replay.is_prioritized and not self.prioritized:
+            raise ValueError(
+                f"{field}.replay: {kind_of(type(self))} cannot weight the steps of an update, as {self.replay.kind} "
+                "replay requires; choose general or n_step replay, or the agent td3, ddpg, sarl, dqn or qr_dqn"
+            )
+
     @property
     @abstractmethod
     def algorithm(self) -> "type[OffPolicyAlgorithm]":
         """SB3 class of the algorithm."""
+
+    @property
+    def prioritized_algorithm(self) -> "type[OffPolicyAlgorithm]":
+        """Class of the algorithm that weights the steps of an update."""
+        from nvtrader_pipelines.policies.agents import prioritized
+
+        return getattr(prioritized, self.prioritized)
 
     @property
     def policy_class(self) -> "type[Network]":
@@ -77,7 +113,8 @@ class OffPolicyLearner(Learner):
         env = PortfolioVecEnv(simulation, seed)
         policy_kwargs = self.heads(simulation.builder.layout)
         settings = self.settings(simulation.spec.action.size(len(simulation.panel.symbols)).length)
-        model = self.algorithm(self.policy_class, env, policy_kwargs=policy_kwargs, seed=seed, device="cpu", **settings)
+        algorithm = self.prioritized_algorithm if self.replay.is_prioritized else self.algorithm
+        model = algorithm(self.policy_class, env, policy_kwargs=policy_kwargs, seed=seed, device="cpu", **settings)
         policy = cast("Network", model.policy)
         self.prepare(policy, simulation, seed)
         return policy, learn(model, env, self.total_timesteps, hooks, seed)
@@ -109,7 +146,7 @@ class OffPolicyLearner(Learner):
         return {
             "net_arch": {"pi": layers, "qf": layers},
             "activation_fn": nn.ReLU,
-            "n_critics": N_CRITICS,
+            "n_critics": self.n_critics,
             "share_features_extractor": False,
             "optimizer_class": torch.optim.Adam,
             "optimizer_kwargs": OPTIMIZER,
@@ -123,13 +160,18 @@ class OffPolicyLearner(Learner):
             "buffer_size": self.buffer_size,
             "learning_starts": self.learning_starts,
             "batch_size": self.batch_size,
-            "tau": self.tau,
             "gamma": self.gamma,
             "train_freq": self.train_freq,
             "gradient_steps": self.gradient_steps,
             "action_noise": None,
-            "replay_buffer_class": None,
-            "replay_buffer_kwargs": None,
             "optimize_memory_usage": False,
-            "n_steps": 1,
+            **self.replay.settings(),
         }
+
+
+class OffPolicyLearner(ReplayLearner, TargetSettings):
+    """Off-policy learner with target networks."""
+
+    def settings(self, n_actions: int) -> dict[str, Any]:
+        """Arguments of the algorithm that affect results; none is left to the library's default."""
+        return {**super().settings(n_actions), "tau": self.tau}

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from nvtrader_pipelines.policies.agents.on_policy import OnPolicyLearner
+from nvtrader_pipelines.policies.agents.on_policy import AdvantageLearner, OnPolicyLearner
 
 if TYPE_CHECKING:
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 
-class ClippedLearner(OnPolicyLearner):
-    """Actor-critic with several epochs per rollout and a clipped objective."""
+class ClippedObjective(AdvantageLearner):
+    """Several epochs per rollout on a clipped objective."""
 
     batch_size: Annotated[int, Field(ge=32)] = 2048  # steps per minibatch
     n_epochs: Annotated[int, Field(ge=1, le=30)] = 4
@@ -38,6 +38,10 @@ class ClippedLearner(OnPolicyLearner):
             "normalize_advantage": True,
             "target_kl": None,
         }
+
+
+class ClippedLearner(ClippedObjective, OnPolicyLearner):
+    """Actor-critic with several epochs per rollout and a clipped objective."""
 
 
 class PpoAgent(ClippedLearner):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import NonNegativeInt, PositiveInt, model_validator
 
 from nvtrader_pipelines.envs.observations import ObservationLayout
-from nvtrader_pipelines.policies.agents.sac import SoftLearner
+from nvtrader_pipelines.policies.agents.sac import SoftTargetLearner
 
 if TYPE_CHECKING:
     from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.policies.agents.off_policy import Network
 
 
-class TqcAgent(SoftLearner):
+class TqcAgent(SoftTargetLearner):
     """TQC (Kuznetsov et al. 2020) from sb3-contrib: slow to train; defaults untuned.
 
     SAC with distributional critics, truncated against overestimation.

@@ -7,8 +7,10 @@ from pydantic import Field
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.policies.backbones.autoencoder import AutoencoderBackbone
 from nvtrader_pipelines.policies.backbones.backbone import MlpBackbone
+from nvtrader_pipelines.policies.backbones.investors import InvestorsBackbone
 from nvtrader_pipelines.policies.backbones.patchtst import PatchTstBackbone
 from nvtrader_pipelines.policies.backbones.recurrent import RecurrentBackbone
+from nvtrader_pipelines.policies.backbones.sarl_lstm import SarlLstmBackbone
 from nvtrader_pipelines.policies.backbones.shared_asset import SharedAssetBackbone
 from nvtrader_pipelines.policies.backbones.transformer import TransformerBackbone
 
@@ -18,7 +20,9 @@ Backbone = Annotated[
     | RecurrentBackbone
     | TransformerBackbone
     | PatchTstBackbone
-    | AutoencoderBackbone,
+    | AutoencoderBackbone
+    | SarlLstmBackbone
+    | InvestorsBackbone,
     Field(discriminator="kind"),
     Family("backbones"),
 ]
@@ -26,9 +30,11 @@ Backbone = Annotated[
 __all__ = [
     "AutoencoderBackbone",
     "Backbone",
+    "InvestorsBackbone",
     "MlpBackbone",
     "PatchTstBackbone",
     "RecurrentBackbone",
+    "SarlLstmBackbone",
     "SharedAssetBackbone",
     "TransformerBackbone",
 ]

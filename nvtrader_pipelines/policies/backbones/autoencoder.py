@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import PositiveFloat, PositiveInt
 
 from nvtrader_pipelines.envs.observations import ObservationLayout
+from nvtrader_pipelines.policies.backbones.backbone import TrainingHistory
 from nvtrader_pipelines.policies.backbones.window import WindowBackbone
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
     from nvtrader_pipelines.policies.networks.autoencoder_network import CodeEncoder
 
@@ -34,8 +35,8 @@ class AutoencoderBackbone(WindowBackbone):
 
         return CodeEncoder(layout, hidden=self.encoder_hidden, code_size=self.code_size, frozen=self.frozen)
 
-    def prepare(self, policy: "nn.Module", observations: "Tensor", seed: int) -> None:
-        """Pretrain the encoder on the windows of observations (T, length), and copy it to every extractor.
+    def prepare(self, policy: "nn.Module", history: TrainingHistory, seed: int) -> None:
+        """Pretrain the encoder on the windows of the observations, and copy it to every extractor.
 
         Equal seeds give equal bytes; torch's generator keeps its state.
         """
@@ -46,7 +47,7 @@ class AutoencoderBackbone(WindowBackbone):
         assert isinstance(first.encoder, CodeEncoder)
         reconstruct(
             first.encoder,
-            first.window(observations),
+            first.window(history.observations),
             epochs=self.epochs,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,

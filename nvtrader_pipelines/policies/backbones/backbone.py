@@ -1,6 +1,6 @@
 """Plain MLP, and the base class of backbones with a feature extractor below the heads of actor and critic."""
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import PositiveInt
 
@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
 OPTIMIZER = {"fused": True, "eps": 1e-5}  # fused Adam is 15-20 % faster for small networks
+
+
+class TrainingHistory(NamedTuple):
+    """Sessions of the training windows, for the pretraining of a backbone."""
+
+    observations: "Tensor"  # (T, length) of an account in cash
+    next_returns: "Tensor"  # (T, N) close to next close; NaN without a price, and at the end of a window
 
 
 class ExtractorBackbone(Component):
@@ -32,23 +39,26 @@ class ExtractorBackbone(Component):
         self, layout: ObservationLayout, log_std_init: float
     ) -> tuple["type[ActorCriticPolicy]", dict[str, Any]]:
         """SB3 policy class of an on-policy agent, and its keyword arguments."""
-        from torch import nn
-
         from nvtrader_pipelines.policies.networks.gaussian_policy import GaussianPolicy
 
+        return GaussianPolicy, {**self.heads(layout), "log_std_init": log_std_init}
+
+    def heads(self, layout: ObservationLayout) -> dict[str, Any]:
+        """Keyword arguments of an actor-critic's network."""
+        from torch import nn
+
         layers = list(self.hidden)
-        return GaussianPolicy, {
+        return {
             "net_arch": {"pi": layers, "vf": layers},
             "activation_fn": nn.Tanh,
             "ortho_init": True,
             "share_features_extractor": True,
-            "log_std_init": log_std_init,
             "optimizer_kwargs": OPTIMIZER,
             **self.extractor(layout),
         }
 
-    def prepare(self, policy: "nn.Module", observations: "Tensor", seed: int) -> None:
-        """Pretrain on the training window's observations (T, length); by default, nothing."""
+    def prepare(self, policy: "nn.Module", history: TrainingHistory, seed: int) -> None:
+        """Pretrain on the training windows; by default, nothing."""
 
 
 class MlpBackbone(ExtractorBackbone):

@@ -6,11 +6,11 @@ from pydantic import PositiveInt
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.envs.observations import ObservationLayout
-from nvtrader_pipelines.policies.backbones.backbone import OPTIMIZER
+from nvtrader_pipelines.policies.backbones.backbone import OPTIMIZER, TrainingHistory
 
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import ActorCriticPolicy
-    from torch import Tensor, nn
+    from torch import nn
 
 
 class SharedAssetBackbone(Component):
@@ -46,5 +46,5 @@ class SharedAssetBackbone(Component):
             "optimizer_kwargs": OPTIMIZER,
         }
 
-    def prepare(self, policy: "nn.Module", observations: "Tensor", seed: int) -> None:
+    def prepare(self, policy: "nn.Module", history: TrainingHistory, seed: int) -> None:
         """Do nothing: this backbone has no pretraining."""

@@ -26,6 +26,7 @@ from nvtrader_pipelines.policies.advantages import Advantage
 from nvtrader_pipelines.policies.agents import Agent
 from nvtrader_pipelines.policies.backbones import Backbone
 from nvtrader_pipelines.policies.baselines import Baseline
+from nvtrader_pipelines.policies.replay import Replay
 from nvtrader_pipelines.portfolio.anchors import Anchor
 from nvtrader_pipelines.portfolio.costs import CostModel
 from nvtrader_pipelines.portfolio.financing import FinancingModel
@@ -55,6 +56,7 @@ FAMILIES: dict[str, Any] = {
     "agents": Agent,
     "backbones": Backbone,
     "advantages": Advantage,
+    "replays": Replay,
     "splitters": Splitter,
     "stresses": StressScenario,
     "engines": BacktestEngine,

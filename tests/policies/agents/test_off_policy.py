@@ -5,12 +5,14 @@ from pydantic import ValidationError
 
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
-from nvtrader_pipelines.policies.agents import SacAgent, Td3Agent, TqcAgent, TrainingHooks
+from nvtrader_pipelines.policies.agents import CrossQAgent, DdpgAgent, SacAgent, Td3Agent, TqcAgent, TrainingHooks
+from nvtrader_pipelines.policies.archive import read_archive, write_archive
 from tests.markets import synthetic_panel
-from tests.policies.small_learners import SPEC, WINDOW, bits, small
+from tests.policies.agents.learners import environment
+from tests.policies.small_learners import SPEC, WINDOW, bits, card_of, small
 
 PANEL = synthetic_panel(160, 3)
-MEMBERS = [SacAgent, Td3Agent, TqcAgent]
+MEMBERS = [SacAgent, Td3Agent, DdpgAgent, TqcAgent, CrossQAgent]
 EVERY = pytest.mark.parametrize("member", MEMBERS)
 
 
@@ -50,12 +52,13 @@ def test_nothing_is_learned_before_learning_starts(member):
 @EVERY
 def test_every_update_setting_changes_the_tensors(member):
     settings = {"train_freq": 2, "gradient_steps": 2, "batch_size": 32, "tau": 0.5, "buffer_size": 64}
-    agents = [small(member), *(small(member).model_copy(update={name: settings[name]}) for name in settings)]
+    known = settings.keys() & member.model_fields.keys()
+    agents = [small(member), *(small(member).model_copy(update={name: settings[name]}) for name in known)]
     assert len({str(bits(agent.train(PANEL, SPEC, WINDOW, 0))) for agent in agents}) == len(agents)
 
 
 def test_off_policy_value_is_the_minimum_of_two_critics():
-    for member in (SacAgent, Td3Agent):
+    for member in (SacAgent, Td3Agent, CrossQAgent):
         agent = small(member)
         net, observation = network(agent)
         with torch.no_grad():
@@ -64,6 +67,31 @@ def test_off_policy_value_is_the_minimum_of_two_critics():
         assert both[0] != both[1]
         assert output.value == min(both)
         assert output.log_prob is None
+
+
+def test_ddpg_has_one_critic_and_updates_its_actor_every_time():
+    agent = small(DdpgAgent)
+    net, observation = network(agent)
+    with torch.no_grad():
+        (value,) = net.critic(observation, net(observation, deterministic=True))
+        assert agent.act(net, observation, None).value == float(value)
+    model = agent.algorithm(agent.policy_class, environment(PANEL), **agent.settings(4))
+    assert (model.policy_delay, model.target_noise_clip) == (1, 0.0)
+
+
+def test_crossq_renormalizes_after_a_tenth_of_its_updates_and_stores_its_counters():
+    agent = small(CrossQAgent)
+    assert "tau" not in agent.settings(4)
+    heads = agent.heads(PortfolioSimulation(PANEL, SPEC, 1).builder.layout)
+    assert heads["renorm_warmup_steps"] == 2  # of (256 - 64) / 8 = 24 updates
+    assert heads["optimizer_kwargs"]["betas"] == (0.5, 0.999)
+    fit = agent.train(PANEL, SPEC, WINDOW, 0)
+    _, tensors = read_archive(write_archive(card_of(PANEL, fit, agent=agent), fit.tensors))
+    counters = {name: tensors[name] for name in fit.tensors if name.endswith(".steps")}
+    assert {(name.split(".")[0], int(steps), steps.dtype) for name, steps in counters.items()} == {
+        ("critic", 24, torch.int64),
+        ("actor", 8, torch.int64),
+    }
 
 
 def test_tqc_value_is_the_mean_of_all_quantiles():
@@ -86,7 +114,7 @@ def test_td3_explores_by_its_noise():
 
 @pytest.mark.slow
 def test_ent_coef_may_be_auto_or_zero():
-    for member in (SacAgent, TqcAgent):
+    for member in (SacAgent, TqcAgent, CrossQAgent):
         fits = [small(member, ent_coef=value).train(PANEL, SPEC, WINDOW, 0) for value in ("auto", 0.0, 0.5)]
         assert len({tuple(sorted(bits(fit).items())) for fit in fits}) == 3
         with pytest.raises(ValidationError):

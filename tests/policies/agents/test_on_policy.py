@@ -1,12 +1,12 @@
 import pytest
 
 from nvtrader_pipelines.policies.agents import PpoAgent, TrainingHooks
-from nvtrader_pipelines.policies.agents.on_policy import ActorCriticLearner, EntropyAnnealing
+from nvtrader_pipelines.policies.agents.on_policy import EntropyAnnealing, WeightedLosses
 from tests.markets import synthetic_panel
-from tests.policies.small_learners import LEARNERS, SPEC, WINDOW, bits, small
+from tests.policies.small_learners import LEARNERS, WINDOW, bits, small, spec_of
 
 PANEL = synthetic_panel(160, 3)
-ANNEALED = [type(agent) for agent in LEARNERS.values() if isinstance(agent, ActorCriticLearner)]
+ANNEALED = [type(agent) for agent in LEARNERS.values() if isinstance(agent, WeightedLosses)]
 EVERY = pytest.mark.parametrize("member", ANNEALED)
 
 
@@ -20,7 +20,7 @@ def test_entropy_coefficient_falls_linearly_from_start_to_end():
 def test_updates_use_the_annealed_entropy_coefficient(member):
     points = []
     agent = small(member, total_timesteps=768, ent_coef=EntropyAnnealing(start=0.3, end=0.0))
-    agent.train(PANEL, SPEC, WINDOW, 0, TrainingHooks(points.append))
+    agent.train(PANEL, spec_of(agent), WINDOW, 0, TrainingHooks(points.append))
     scheduled = [0.3 * max(0.0, 1.0 - point.timesteps / 768) for point in points[:-1]]
     assert len(scheduled) > 1
     assert [point.scalars["train/ent_coef"] for point in points[1:]] == pytest.approx(scheduled)
@@ -29,6 +29,8 @@ def test_updates_use_the_annealed_entropy_coefficient(member):
 @EVERY
 def test_constant_annealing_trains_as_its_number(member):
     choices = 0.1, EntropyAnnealing(start=0.1, end=0.1), EntropyAnnealing(start=0.1, end=0.0)
-    constant, same, falling = (bits(small(member, ent_coef=choice).train(PANEL, SPEC, WINDOW, 0)) for choice in choices)
+    constant, same, falling = (
+        bits(small(member, ent_coef=choice).train(PANEL, spec_of(small(member)), WINDOW, 0)) for choice in choices
+    )
     assert constant == same
     assert constant != falling

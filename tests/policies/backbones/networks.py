@@ -14,6 +14,7 @@ from nvtrader_pipelines.policies.backbones import (
     RecurrentBackbone,
     TransformerBackbone,
 )
+from nvtrader_pipelines.policies.backbones.backbone import TrainingHistory
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 from tests.markets import synthetic_panel
 from tests.policies.small_learners import SPEC, WINDOW
@@ -62,6 +63,12 @@ def observed(n=4, layout=LAYOUT, seed=0):
     return torch.randn(n, layout.length, generator=torch.Generator().manual_seed(seed))
 
 
+def history(observations) -> TrainingHistory:
+    """Observations of a training, and what every name returns after each."""
+    returns = 0.01 * torch.randn(len(observations), N, generator=torch.Generator().manual_seed(1))
+    return TrainingHistory(observations, returns.double())
+
+
 def environment(spec: EnvSpec = SPEC, seed=0) -> PortfolioVecEnv:
     """Four portfolios of three names."""
     first, last = WINDOW
@@ -75,7 +82,7 @@ def trained(backbone, spec: EnvSpec = SPEC, seed=0, total_timesteps=256):
     model = PPO(
         policy, env, n_steps=16, batch_size=32, n_epochs=2, seed=seed, device="cpu", policy_kwargs=arguments, verbose=0
     )
-    backbone.prepare(model.policy, torch.as_tensor(env.reset()), seed)
+    backbone.prepare(model.policy, history(torch.as_tensor(env.reset())), seed)
     before = {name: tensor.clone() for name, tensor in model.policy.state_dict().items()}
     model.learn(total_timesteps)
     return before, model.policy.state_dict()

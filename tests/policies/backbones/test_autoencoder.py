@@ -12,6 +12,7 @@ from tests.policies.backbones.networks import (
     bits,
     environment,
     extractor_of,
+    history,
     observed,
     policy_of,
     trained,
@@ -23,7 +24,7 @@ EITHER = pytest.mark.parametrize("backbone", [FROZEN, FREE], ids=["frozen", "fre
 
 def prepared(backbone=FROZEN, seed=0, observations=None):
     policy = policy_of(backbone)
-    backbone.prepare(policy, observed(200) if observations is None else observations, seed)
+    backbone.prepare(policy, history(observed(200) if observations is None else observations), seed)
     return policy
 
 
@@ -75,7 +76,7 @@ def test_pretraining_leaves_no_gradient_and_the_generator_unchanged(backbone):
     torch.manual_seed(7)
     torch.rand(3)
     before = torch.get_rng_state()
-    backbone.prepare(policy, observed(50), 0)
+    backbone.prepare(policy, history(observed(50)), 0)
     assert torch.equal(torch.get_rng_state(), before)
     assert all(parameter.grad is None for parameter in policy.parameters())
 
@@ -120,7 +121,7 @@ def test_separate_extractors_start_with_equal_encoders(algorithm):
         device="cpu",
         policy_kwargs=kwargs,
     )
-    FROZEN.prepare(model.policy, observed(60, layout), 0)
+    FROZEN.prepare(model.policy, history(observed(60, layout)), 0)
     first, *others = [bits(encoder.state_dict()) for encoder in encoders(model.policy)]
     assert len(others) >= 2
     assert all(other == first for other in others)

@@ -5,6 +5,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
+from pydantic_core import to_jsonable_python
 
 from nvtrader_pipelines.components.component import kind_of, members
 from nvtrader_pipelines.components.explanation import explain
@@ -82,9 +83,8 @@ def test_family_members_hold_docstring_and_fields(family):
     for info, member in zip(found, members(FAMILIES[family]), strict=True):
         assert info.doc.endswith((".", ":", ",")) or info.doc
         assert [field.name for field in info.fields] == [name for name in member.model_fields if name != "kind"]
-        defaults = member().model_dump(mode="json")
         assert {field.name: field.default for field in info.fields} == {
-            name: value for name, value in defaults.items() if name != "kind"
+            name: to_jsonable_python(value) for name, value in member() if name != "kind"
         }
 
 
