@@ -16,8 +16,7 @@ from nvtrader_pipelines.market.sample import sample_panel
 from nvtrader_pipelines.policies.agents import Agent, Learner, TrainingHooks
 
 WINDOW = (300, 2560)  # first and last session of the training
-MOST_STEPS = 10_000  # of an off-policy learner, which has updates for every step after the first 1,000
-GOAL = Goal(value_at_least=500)  # the default length in a minute
+GOAL = Goal(value_at_least=500)  # 30,000 steps in a minute
 HOOKS = TrainingHooks(checkpoint=lambda _: None)  # as runs have it
 
 
@@ -27,7 +26,7 @@ def main() -> None:
     trainings: dict[str, Callable[[int], object]] = {}
     for member in members(Agent):
         if issubclass(member, Learner) and not member.is_tuned:
-            agent = shorten(member())
+            agent = member()
             n_steps[agent.kind] = agent.total_timesteps
             trainings[agent.kind] = partial(_train, agent, environment_of(agent), panel)
     seconds = time_rounds(trainings, 1, clock=process_time)
@@ -37,13 +36,6 @@ def main() -> None:
             f"train(), after one that warms up, torch {torch.__version__} on 1 thread"
         )
         report(f"learner_{kind}", count / seconds[kind][0], "steps/s", GOAL, note=note)
-
-
-def shorten(agent: Learner) -> Learner:
-    """Return the learner with fewer steps if it updates for every one."""
-    if not hasattr(agent, "learning_starts"):
-        return agent
-    return agent.model_copy(update={"total_timesteps": MOST_STEPS})
 
 
 def environment_of(agent: Learner) -> EnvSpec:

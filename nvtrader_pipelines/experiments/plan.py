@@ -262,6 +262,7 @@ def _warnings(plan: RunPlan) -> list[str]:
     if cost_bps > MAX_USUAL_COST_BPS:
         warnings.append(HIGH_COST.format(bps=cost_bps, percent=cost_bps / 100.0))
     warnings += _foresight_warnings(plan.spec)
+    warnings += filter(None, [getattr(plan.spec.agent, "caveat", "")])
     if any(
         isinstance(baseline, AnchorPortfolio) and baseline not in plan.spec.all_baselines
         for baseline in plan.spec.baselines

@@ -12,7 +12,7 @@ from nvtrader_pipelines.experiments.plan import LOOKS_AHEAD, SURVIVORSHIP, polic
 from nvtrader_pipelines.experiments.plan_kinds import VALIDATION_ONLY
 from nvtrader_pipelines.experiments.recorded_folds import FoldDates, Parent, fold_dates, recorded_fold_numbers
 from nvtrader_pipelines.experiments.replay import forward_plan, replay_plan
-from nvtrader_pipelines.policies.agents import Fit
+from nvtrader_pipelines.policies.agents import ArsAgent, Fit, InvestorImitatorAgent, PpoAgent
 from nvtrader_pipelines.policies.baselines import AnchorPortfolio, Cufolio, EqualWeight, MeanCvar, MinimumVariance
 from nvtrader_pipelines.portfolio.anchors import EqualWeightAnchor
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
@@ -53,6 +53,12 @@ def test_card_warns_of_rewards_that_look_ahead():
     plan = planned(rewarded(LogGrowth(), Hindsight(), DpDistillation()))
     card = policy_card(plan, plan.task(plan.keys[0]), Fit({}, ObservationScaler(), []))
     assert card.warnings == (LOOKS_AHEAD.format(kinds="hindsight and dp_distillation"),)
+
+
+@pytest.mark.parametrize("agent", [ArsAgent(), InvestorImitatorAgent(), PpoAgent()], ids=lambda agent: agent.kind)
+def test_card_warns_of_an_agent_without_a_critic(agent):
+    warnings = planned(EXPERIMENT.model_copy(update={"agent": agent})).warnings
+    assert warnings == (() if agent.has_critic else (agent.caveat,))
 
 
 def test_horizon_beyond_the_shortest_training_is_refused():

@@ -160,7 +160,8 @@ class TrainingCallback(BaseCallback):
             self._log.start_rollout(int(self.model.num_timesteps), self._save)
 
     def _on_step(self) -> bool:
-        self._log.step(self._env.last_step, self.locals.get("values"), self.locals.get("log_probs"))
+        values = self.locals.get("values") if getattr(self._algorithm, "has_critic", True) else None
+        self._log.step(self._env.last_step, values, self.locals.get("log_probs"))
         return True
 
     def _on_rollout_end(self) -> None:

@@ -29,6 +29,9 @@ class EvolutionLearner(Learner):
     """
 
     has_critic: ClassVar[bool] = False
+    caveat: ClassVar[str] = (
+        "the agent has no critic and draws no actions: its trajectories have neither values nor log-probabilities"
+    )
 
     n_starts: PositiveInt = 4  # per generation, common to all candidates
 

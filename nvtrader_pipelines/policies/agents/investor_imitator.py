@@ -23,6 +23,7 @@ class InvestorImitatorAgent(RolloutLearner, CategoricalLearner):
 
     backbones: ClassVar[frozenset[str]] = frozenset({"investors"})
     has_critic: ClassVar[bool] = False
+    caveat: ClassVar[str] = "the agent has no critic: its trajectories have no values"
 
     kind: Literal["investor_imitator"] = "investor_imitator"
     n_envs: PositiveInt = 16  # parallel portfolios

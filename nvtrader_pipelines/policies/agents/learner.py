@@ -50,6 +50,7 @@ class Learner(BaseAgent, Component):
     is_classical: ClassVar[bool] = False
     is_discrete: ClassVar[bool] = False  # chooses one of several portfolios
     has_critic: ClassVar[bool] = True
+    caveat: ClassVar[str] = ""  # for readers of its policies' cards
     backbones: ClassVar[frozenset[str]]  # supported kinds
 
     total_timesteps: PositiveInt = 30_000  # steps of all portfolios together; the last rollout is completed

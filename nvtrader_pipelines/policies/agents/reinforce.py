@@ -1,5 +1,7 @@
 """REINFORCE with the reward of a step as its return, on Stable-Baselines3's rollouts."""
 
+from typing import ClassVar
+
 from stable_baselines3 import A2C
 from torch import nn
 from typing_extensions import override
@@ -10,6 +12,8 @@ class Reinforce(A2C):
 
     The critic of SB3's network gives 0 and is never trained.
     """
+
+    has_critic: ClassVar[bool] = False
 
     @override
     def _setup_model(self) -> None:

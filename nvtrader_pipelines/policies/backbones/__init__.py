@@ -7,10 +7,9 @@ from pydantic import Field
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.policies.backbones.autoencoder import AutoencoderBackbone
 from nvtrader_pipelines.policies.backbones.backbone import MlpBackbone
-from nvtrader_pipelines.policies.backbones.investors import InvestorsBackbone
+from nvtrader_pipelines.policies.backbones.forecasts import InvestorsBackbone, SarlLstmBackbone
 from nvtrader_pipelines.policies.backbones.patchtst import PatchTstBackbone
 from nvtrader_pipelines.policies.backbones.recurrent import RecurrentBackbone
-from nvtrader_pipelines.policies.backbones.sarl_lstm import SarlLstmBackbone
 from nvtrader_pipelines.policies.backbones.shared_asset import SharedAssetBackbone
 from nvtrader_pipelines.policies.backbones.transformer import TransformerBackbone
 

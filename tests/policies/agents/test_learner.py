@@ -237,6 +237,10 @@ def test_on_policy_agents_take_every_backbone_and_others_extractors():
     assert others == {"ars", "cma_es", "sarl", "investor_imitator"}
 
 
+def test_policies_of_three_learners_can_be_tuned():
+    assert {kind for kind, agent in LEARNERS.items() if agent.is_tunable} == {"ppo", "a2c", "grouped_ppo"}
+
+
 @pytest.mark.parametrize("kind", [kind for kind, agent in LEARNERS.items() if agent.backbones == EXTRACTORS])
 def test_unsupported_backbone_raises_before_training(kind):
     agent = small(type(LEARNERS[kind])).model_copy(update={"backbone": SharedAssetBackbone()})
