@@ -12,7 +12,7 @@ from nvtrader_pipelines.evaluation.splits import Block, Fold
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.walk_forward_evaluation import PATH
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
-from nvtrader_pipelines.policies.agents import Learner
+from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, PolicyCard, read_archive, read_card
 from nvtrader_pipelines.policies.learned import EnsemblePolicy, Interfaces, open_policy, require_same_market
 from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy, SharedPipeline, without_timing
@@ -30,6 +30,12 @@ class SeedChoice:
     fold: int
     seed: int
     sharpe: Mapping[int, float]  # by seed, annualized, net of costs
+
+    def describe(self, spec: ExperimentSpec) -> str:
+        """Describe the choice by the validation Sharpe ratio of every seed and its agent."""
+        agents = {seed: f"seed {seed} ({spec.agent_of(seed).kind})" for seed in self.sharpe}
+        others = ", ".join(f"{agents[seed]} {sharpe:.2f}" for seed, sharpe in self.sharpe.items() if seed != self.seed)
+        return f"{agents[self.seed]} has the best validation Sharpe ratio: {self.sharpe[self.seed]:.2f}; {others}"
 
 
 def build_accounts(
@@ -82,13 +88,14 @@ def _proposals(
 ) -> list[tuple[PolicyAccount, Sequence[Sequence[Fold]]]]:
     """Accounts before the pipeline, each with the folds in force per block; the ensemble comes last."""
     folds_by_block = list(zip(*plan.deciding, strict=True))
-    if not isinstance(plan.spec.agent, Learner):
+    rule = plan.spec.agent.rule_policy()
+    if rule is not None:
         for key in plan.keys:  # a rule loads nothing from its archives, but is valid on their market only
             card = read_card(_archive(key, archives))
             _require_own_card(plan, key, card)
             require_same_market(card, plan.panel.symbols, plan.panel.feature_names)
         n_blocks = len(folds_by_block)
-        one = PolicyAccount(plan.spec.name, "ensemble", (None,) * n_blocks, (plan.spec.agent.start(),) * n_blocks)
+        one = PolicyAccount(plan.spec.name, "ensemble", (None,) * n_blocks, (rule,) * n_blocks)
         return [(one, folds_by_block)]
     policies = _open_policies(plan, plan.keys, archives)
     if len(plan.deciding) == 1:
@@ -108,9 +115,8 @@ def proposing_policy(plan: RunPlan, archives: Archives, chosen: Mapping[int, int
         KeyError: if the archive of a seed is missing.
         PolicyArchiveError: if an archive is unusable, or belongs to another fold, seed or run.
     """
-    agent = plan.spec.agent
-    if not isinstance(agent, Learner):
-        return agent.start()
+    if (rule := plan.spec.agent.rule_policy()) is not None:
+        return rule
     seeds = [chosen[fold.index]] if chosen else plan.spec.seeds
     policies = _open_policies(plan, [(fold.index, seed) for seed in seeds], archives)
     return policies[fold.index, seeds[0]] if chosen else EnsemblePolicy(list(policies.values()))

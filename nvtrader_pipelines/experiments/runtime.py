@@ -130,7 +130,7 @@ class Runtime:
             choice = choose_seed(plan, self.store.archives(), fold)
             chosen[fold.index] = choice.seed
             metrics = {f"sharpe/seed-{seed}": sharpe for seed, sharpe in choice.sharpe.items()}
-            message = f"fold {fold.index}: seed {choice.seed} has the best validation Sharpe ratio"
+            message = f"fold {fold.index}: {choice.describe(plan.spec)}"
             yield self._progress(
                 "evaluate.step", message, fold=fold.index, seed=choice.seed, share=1.0, metrics=metrics
             )

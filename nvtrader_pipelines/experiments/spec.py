@@ -16,11 +16,13 @@ from nvtrader_pipelines.evaluation.splits import Splitter, WalkForward
 from nvtrader_pipelines.experiments.designs import AblationDesign, ExperimentDesign, WalkForwardDesign, value_at
 from nvtrader_pipelines.market.features import FEATURES, Feature
 from nvtrader_pipelines.market.sources.delivery import SourceName
-from nvtrader_pipelines.policies.agents import Agent, PpoAgent
+from nvtrader_pipelines.policies.agents import Agent, Learner, PpoAgent
+from nvtrader_pipelines.policies.agents.learner import MIN_SEEDS
 from nvtrader_pipelines.policies.baselines import (
     AnchorPortfolio,
     Baseline,
     BuyAndHold,
+    ClassicalAgent,
     EqualWeight,
     MeanCvar,
     MinimumVariance,
@@ -32,7 +34,7 @@ SAMPLE_REPORT_FROM = date(2010, 1, 1)
 
 
 def _seeds(known: dict[str, Any]) -> tuple[int, ...]:
-    return (0,) if "agent" in known and known["agent"].is_classical else (0, 1, 2)
+    return tuple(range(known["agent"].min_seeds if "agent" in known else MIN_SEEDS))
 
 
 def _report_from(known: dict[str, Any]) -> date | None:
@@ -80,7 +82,7 @@ class ExperimentSpec(Component):
     design: ExperimentDesign = WalkForwardDesign()
     training_sample_rate: Annotated[float, Field(ge=0.0, le=1.0)] = 0.01  # share of training episodes recorded
     baselines: tuple[Baseline, ...] = (EqualWeight(), BuyAndHold(), MinimumVariance(), MeanCvar())
-    seeds: tuple[Seed, ...] = Field(default_factory=_seeds)  # 0, 1, 2; of a classical agent 0 alone
+    seeds: tuple[Seed, ...] = Field(default_factory=_seeds)  # from 0, as few as the agent needs
     report_from: date | None = Field(default_factory=_report_from)  # reported period starts here; null: all is reported
 
     @model_validator(mode="after")
@@ -123,6 +125,10 @@ class ExperimentSpec(Component):
             object.__setattr__(self, "design", AblationDesign(field=path, values=values))  # still being validated
             self.variants()  # parsed values reveal two spellings of one variant
         return self
+
+    def agent_of(self, seed: int) -> Learner | ClassicalAgent:
+        """Agent that trains a seed: of an ensemble, the member whose turn it is."""
+        return self.agent.member(self.seeds.index(seed))
 
     def variants(self) -> tuple[Self, ...]:
         """Experiments of an ablation; for other designs, the experiment itself.

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeInt, PositiveInt, model_validator
 
-from nvtrader_pipelines.components.component import Component, kind_of
+from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.observations import ObservationScaler
@@ -26,7 +26,7 @@ SCENARIO_SEED = 0  # the same for every estimate
 Solver = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
-class ClassicalAgent(BaseAgent, Component):
+class ClassicalAgent(BaseAgent):
     """Rule without training: a baseline for learned policies, or the agent of an experiment."""
 
     is_classical: ClassVar[bool] = True
@@ -38,6 +38,10 @@ class ClassicalAgent(BaseAgent, Component):
     @abstractmethod
     def start(self) -> Policy:
         """Return a policy for one account."""
+
+    def rule_policy(self) -> Policy:
+        """Return a policy for one account."""
+        return self.start()
 
     def require_experiment(self, spec: Any, field: str) -> None:
         """Require one seed, and a timing that can act, where the rule is the agent.

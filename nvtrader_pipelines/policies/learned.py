@@ -45,11 +45,12 @@ def open_policy(
     require_same_market(card, panel.symbols, panel.feature_names)
     if isinstance(agent, Learner):
         return LearnedPolicy(card, agent, tensors, panel, _interface(card, panel, {} if shared is None else shared))
-    if tensors:
+    policy = agent.rule_policy()
+    if tensors or policy is None:
         raise PolicyArchiveError(
             f"a policy of {agent.kind} must have no tensors, but has {len(tensors)}; train the experiment again"
         )
-    return agent.start()
+    return policy
 
 
 def require_same_market(card: PolicyCard, symbols: tuple[str, ...], feature_names: tuple[str, ...]) -> None:

@@ -1,12 +1,13 @@
 """Policies, from the market and the account at a close to a decision, and the base of agents that give them."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.arrays import without_labels
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.pipeline import PipelineResult
@@ -44,17 +45,30 @@ class Policy(Protocol):
         ...
 
 
-class BaseAgent:
+class BaseAgent(Component):
     """Properties of an agent, a learner or a rule, that gives the policies of an experiment."""
 
     is_stateful: ClassVar[bool] = False  # decisions of a policy depend on its earlier ones
     is_tunable: ClassVar[bool] = False  # trains a normal actor from nothing, which dpo can tune
     is_tuned: ClassVar[bool] = False  # from the policies of another run
+    min_seeds: ClassVar[int] = 1  # of an experiment
 
     @property
     def lookback(self) -> int:
         """Sessions that a decision's estimate uses, including the session of the decision."""
         return 1
+
+    def rule_policy(self) -> Policy | None:
+        """Return the policy of a rule for one account; None for an agent whose policies are trained."""
+        return None
+
+    def shorten(self, max_timesteps: int) -> Self:  # noqa: ARG002 - a rule trains nothing
+        """Return a copy whose trainings have at most so many steps."""
+        return self
+
+    def member(self, position: int) -> Any:  # noqa: ARG002 - an ensemble's members take turns
+        """Agent that trains the seed at a position of the experiment's seeds."""
+        return self
 
     def require_market(self, panel: MarketPanel) -> None:
         """Raise if the agent can never act on this market; most accept any.

@@ -12,7 +12,6 @@ from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
 from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.runtime import Runtime
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.registration import plan_variants
 from nvtrader_pipelines.storage.store import Store
@@ -107,15 +106,13 @@ def smoke_run(store: Store, spec: ExperimentSpec) -> SmokeRun:
     for phase in (runtime.train, runtime.walk, runtime.judge):
         for _ in phase():
             pass
-    timesteps = plan.spec.agent.total_timesteps or None
+    timesteps = plan.spec.agent_of(plan.spec.seeds[0]).total_timesteps or None
     seconds = time.perf_counter() - began
     return SmokeRun(spec.name, len(whole.folds), len(whole.spec.seeds), timesteps, seconds)
 
 
 def reduce_plan(plan: RunPlan) -> RunPlan:
     """Reduce a plan to its first fold, one seed and few steps; its spec may be invalid."""
-    spec, agent = plan.spec, plan.spec.agent
-    if isinstance(agent, Learner):
-        agent = agent.model_copy(update={"total_timesteps": min(agent.total_timesteps, MAX_TIMESTEPS)})
-    small = spec.model_copy(update={"agent": agent, "seeds": spec.seeds[:1]})
+    spec = plan.spec
+    small = spec.model_copy(update={"agent": spec.agent.shorten(MAX_TIMESTEPS), "seeds": spec.seeds[:1]})
     return replace(plan, spec=small, folds=plan.folds[:1])

@@ -11,6 +11,7 @@ from nvtrader_pipelines.policies.agents.cma_es import CmaEsAgent
 from nvtrader_pipelines.policies.agents.crossq import CrossQAgent
 from nvtrader_pipelines.policies.agents.dpo import DpoAgent
 from nvtrader_pipelines.policies.agents.dqn import DqnAgent, QrDqnAgent
+from nvtrader_pipelines.policies.agents.ensemble import EnsembleAgent
 from nvtrader_pipelines.policies.agents.grouped_ppo import GroupedPpoAgent
 from nvtrader_pipelines.policies.agents.investor_imitator import InvestorImitatorAgent
 from nvtrader_pipelines.policies.agents.learner import Learner
@@ -52,6 +53,7 @@ Agent = Annotated[
     | QrDqnAgent
     | MaskablePpoAgent
     | InvestorImitatorAgent
+    | EnsembleAgent
     | EqualWeight
     | BuyAndHold
     | Momentum
@@ -76,6 +78,7 @@ __all__ = [
     "DdpgAgent",
     "DpoAgent",
     "DqnAgent",
+    "EnsembleAgent",
     "Fit",
     "GroupedPpoAgent",
     "InvestorImitatorAgent",

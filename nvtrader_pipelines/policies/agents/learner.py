@@ -2,13 +2,13 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
-from nvtrader_pipelines.components.component import Component, kind_of
+from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.envs.observations import ObservationLayout, ObservationScaler
 from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -44,12 +44,13 @@ class NetworkOutput(NamedTuple):
     state: Any = None  # of a recurrent network, for the next decision
 
 
-class Learner(BaseAgent, Component):
+class Learner(BaseAgent):
     """Agent that learns a policy on a training window, on one torch thread."""
 
     is_classical: ClassVar[bool] = False
     is_discrete: ClassVar[bool] = False  # chooses one of several portfolios
     has_critic: ClassVar[bool] = True
+    min_seeds: ClassVar[int] = MIN_SEEDS
     caveat: ClassVar[str] = ""  # for readers of its policies' cards
     backbones: ClassVar[frozenset[str]]  # supported kinds
 
@@ -94,6 +95,10 @@ class Learner(BaseAgent, Component):
                 f"seeds: {kind} learns, and its results need at least {MIN_SEEDS} seeds, but they are "
                 f"{list(spec.seeds)}"
             )
+
+    def shorten(self, max_timesteps: int) -> Self:
+        """Return a copy whose training has at most so many steps."""
+        return self.model_copy(update={"total_timesteps": min(self.total_timesteps, max_timesteps)})
 
     def train(
         self,
