@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+SHARPE_OF_SEED = "sharpe/seed-"  # prefix of metrics: validation Sharpe ratio of a seed to be chosen
 Stage = Literal[
     "start",
     "data.loaded",

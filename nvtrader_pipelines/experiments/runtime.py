@@ -16,7 +16,7 @@ from nvtrader_pipelines.evaluation.walk_forward_evaluation import MIN_SESSIONS, 
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan, policy_card
 from nvtrader_pipelines.experiments.plan_kinds import PHASES
 from nvtrader_pipelines.experiments.policy_accounts import build_accounts, choose_seed
-from nvtrader_pipelines.experiments.progress import Progress, Stage
+from nvtrader_pipelines.experiments.progress import SHARPE_OF_SEED, Progress, Stage
 from nvtrader_pipelines.experiments.run_store import RunStore, TrainedPolicy
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.experiments.walk_progress import equity_stages, forward_stages
@@ -129,7 +129,7 @@ class Runtime:
         for fold in plan.folds_to_choose:
             choice = choose_seed(plan, self.store.archives(), fold)
             chosen[fold.index] = choice.seed
-            metrics = {f"sharpe/seed-{seed}": sharpe for seed, sharpe in choice.sharpe.items()}
+            metrics = {f"{SHARPE_OF_SEED}{seed}": sharpe for seed, sharpe in choice.sharpe.items()}
             message = f"fold {fold.index}: {choice.describe(plan.spec)}"
             yield self._progress(
                 "evaluate.step", message, fold=fold.index, seed=choice.seed, share=1.0, metrics=metrics

@@ -16,13 +16,12 @@ from nvtrader_pipelines.evaluation.splits import Splitter, WalkForward
 from nvtrader_pipelines.experiments.designs import AblationDesign, ExperimentDesign, WalkForwardDesign, value_at
 from nvtrader_pipelines.market.features import FEATURES, Feature
 from nvtrader_pipelines.market.sources.delivery import SourceName
-from nvtrader_pipelines.policies.agents import Agent, Learner, PpoAgent
+from nvtrader_pipelines.policies.agents import Agent, PpoAgent
 from nvtrader_pipelines.policies.agents.learner import MIN_SEEDS
 from nvtrader_pipelines.policies.baselines import (
     AnchorPortfolio,
     Baseline,
     BuyAndHold,
-    ClassicalAgent,
     EqualWeight,
     MeanCvar,
     MinimumVariance,
@@ -126,7 +125,7 @@ class ExperimentSpec(Component):
             self.variants()  # parsed values reveal two spellings of one variant
         return self
 
-    def agent_of(self, seed: int) -> Learner | ClassicalAgent:
+    def agent_of(self, seed: int) -> Agent:
         """Agent that trains a seed: of an ensemble, the member whose turn it is."""
         return self.agent.member(self.seeds.index(seed))
 

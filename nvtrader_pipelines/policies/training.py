@@ -8,8 +8,7 @@ from nvtrader_pipelines.components.executor import ProcessExecutor, send
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.look_ahead import cut_after
 from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows
-from nvtrader_pipelines.policies.agents import Fit, Learner, TrainingHooks, TrainingPoint
-from nvtrader_pipelines.policies.baselines import ClassicalAgent
+from nvtrader_pipelines.policies.agents import Agent, Fit, TrainingHooks, TrainingPoint
 from nvtrader_pipelines.policies.preference_data import Tuning
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 
@@ -22,7 +21,7 @@ class TrainingTask:
     seed: int
     window: Window | tuple[Window, ...]  # sessions to train on; several if sessions between them are left out
     environment: EnvSpec
-    agent: Learner | ClassicalAgent  # of an ensemble, the member of this seed
+    agent: Agent  # of an ensemble, the member of this seed
     sample_rate: float = 0.0  # share of training episodes whose steps are recorded
     resume_from: bytes | None = None  # a checkpoint; an unusable one is ignored
     tuning: Tuning | None = None  # of an agent that tunes a policy

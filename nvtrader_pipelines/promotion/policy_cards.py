@@ -24,6 +24,7 @@ from nvtrader_pipelines.promotion.eligibility import (
 from nvtrader_pipelines.promotion.recency import eligibility_message
 from nvtrader_pipelines.runs.run_tables import suggest_run
 from nvtrader_pipelines.storage.errors import CodeMismatchError, NotFoundError, StorageError
+from nvtrader_pipelines.storage.spec_versions import agents_by_seed, version_content
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, VALIDATION
 
@@ -51,6 +52,7 @@ class LibraryCard(Document):
     panel_digest: str
     seeds: tuple[int, ...]  # seeds that decide
     chosen: Mapping[int, int]  # fold to its chosen seed
+    agents: Mapping[int, str]  # seed to the kind of the agent that trained it
     folds: tuple[Row, ...]  # training and test windows
     scores: tuple[Row, ...]  # a row per period of the verdict; empty if not evaluated
     baselines: tuple[Row, ...]  # of its run, one row per period
@@ -196,6 +198,7 @@ class _CardReader:
         own = verdict.filter(pl.col("policy") == policy, pl.col("kind") != "baseline")
         scores = tuple(own.select(*SCORE, *OTHER_METRICS, *OVER_BASELINE).to_dicts())
         seeds = run.seeds if ensemble else (int(policy.rpartition("-")[2]),)
+        agents = agents_by_seed(version_content(self.store.ledger, run.partition_key))
         return LibraryCard(
             policy=policy,
             kind="ensemble" if ensemble else "policy",
@@ -211,6 +214,7 @@ class _CardReader:
             panel_digest=run.panel_digest,
             seeds=seeds,
             chosen=run.chosen if ensemble else {},
+            agents={seed: agents[seed] for seed in seeds},
             folds=tuple(fold.model_dump() for fold in run.folds),
             scores=scores,
             baselines=tuple(

@@ -1,6 +1,7 @@
 """Documents of runs: ledger row, spec, policies, events and verdict; and their list."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from nvtrader_pipelines.evaluation.account_statistics import Leverage
 from nvtrader_pipelines.evaluation.guard_telemetry import GuardTelemetry
 from nvtrader_pipelines.evaluation.session_windows import WINDOW_DISTRIBUTION
 from nvtrader_pipelines.evaluation.short_samples import mask_short
+from nvtrader_pipelines.experiments.progress import SHARPE_OF_SEED
 from nvtrader_pipelines.runs.annotations import Annotation, read_annotation
 from nvtrader_pipelines.runs.run_queries import (
     KEYS,
@@ -25,7 +27,7 @@ from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.runs.run_verdict import run_verdict
 from nvtrader_pipelines.runs.universes import with_market
 from nvtrader_pipelines.storage.ledger import LedgerRun, RunStatus, schema
-from nvtrader_pipelines.storage.spec_versions import version_content
+from nvtrader_pipelines.storage.spec_versions import agents_by_seed, version_content
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EVALUATIONS, RUNS, SCOREBOARD
 from nvtrader_pipelines.storage.tables.rl import run_views
@@ -67,6 +69,15 @@ class ShownRun(LedgerRun):
     status: RunStatus | Literal["deleted"]  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
+class ChosenSeed(Document):
+    """Seed that trades in a fold, chosen by the design `best_of_n`."""
+
+    fold: int
+    seed: int
+    agent: str  # kind of the agent that trained it
+    sharpe: dict[int, float]  # validation Sharpe ratio by seed
+
+
 class RunDocument(Document):
     """All facts of a run."""
 
@@ -76,6 +87,7 @@ class RunDocument(Document):
     spec: dict[str, Any]  # of its version, as registered
     figures: tuple[Figures, ...]  # by account and period
     policies: tuple[PolicyFile, ...]
+    choices: tuple[ChosenSeed, ...]  # by fold; empty where seeds are averaged
     leverage: Leverage | None  # of its account over all tests; null where its gross is at most 1
     guards: GuardTelemetry | None  # of its account over all tests; null without guards
     events: tuple[RunEvent, ...]  # oldest first
@@ -149,17 +161,34 @@ def with_validation_mark(verdicts: pl.DataFrame) -> pl.DataFrame:
 def run_document(store: Store, run: LedgerRun) -> RunDocument:
     """All facts of a run as a document."""
     completed = store.tables.read(RUNS, {"run_id": [run.run_id]}, ["warnings"])["warnings"].to_list()
-    figures = verdict_rows(store, run.run_id)
+    figures, events = verdict_rows(store, run.run_id), store.ledger.events(run.run_id)
+    spec = version_content(store.ledger, run.partition_key)
     return RunDocument(
         verdict=run_verdict(store, run, figures),
         run=ShownRun.model_validate({**dict(run), "status": run.shown_status}),
         annotation=read_annotation(store, run.run_id),
-        spec=version_content(store.ledger, run.partition_key),
+        spec=spec,
         policies=rows_of(PolicyFile, store.ledger.policies(run.run_id)),
+        choices=_read_choices(events, agents_by_seed(spec)),
         figures=rows_of(Figures, with_openings(store, figures)),
         leverage=read_leverage(store, run),
         guards=read_guard_telemetry(store, run),
-        events=rows_of(RunEvent, store.ledger.events(run.run_id)),
+        events=rows_of(RunEvent, events),
         views=tuple(run_views(run.run_id)) if completed and not run.deleted_at else (),
         warnings=tuple(warning for warnings in completed for warning in warnings),
     )
+
+
+def _read_choices(events: pl.DataFrame, agents: Mapping[int, str]) -> tuple[ChosenSeed, ...]:
+    """Read the chosen seeds from the events of their choice; a run that was resumed has chosen again."""
+    choices: dict[int, ChosenSeed] = {}
+    for fold, seed, content in events.filter(stage="evaluate.step").select("fold", "seed", "metrics").iter_rows():
+        metrics = json.loads(content or "{}")
+        sharpe = {
+            int(name.removeprefix(SHARPE_OF_SEED)): value
+            for name, value in metrics.items()
+            if name.startswith(SHARPE_OF_SEED)
+        }
+        if sharpe:
+            choices[fold] = ChosenSeed(fold=fold, seed=seed, agent=agents[seed], sharpe=sharpe)
+    return tuple(choices[fold] for fold in sorted(choices))

@@ -12,6 +12,12 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.ledger import Ledger
 
 
+def agents_by_seed(content: Mapping[str, Any]) -> dict[int, str]:
+    """Kind of the agent that trains each seed, by a version's content, which this code may refuse."""
+    agents = content["agent"].get("members", [content["agent"]])
+    return {seed: agents[position % len(agents)]["kind"] for position, seed in enumerate(content["seeds"])}
+
+
 def version_content(ledger: Ledger, partition_key: str) -> dict[str, Any]:
     """Document of a version, as registered.
 

@@ -11,7 +11,7 @@ from nvtrader_pipelines.envs.observations import PerAssetObservation
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.look_ahead import cut_after, with_other_future
 from nvtrader_pipelines.market.panel import MarketPanel, Window
-from nvtrader_pipelines.policies.agents import Fit, Learner
+from nvtrader_pipelines.policies.agents import Agent, Fit, Learner
 from nvtrader_pipelines.policies.archive import PolicyCard, read_archive, write_archive
 from nvtrader_pipelines.policies.baselines import ClassicalAgent
 from nvtrader_pipelines.policies.learned import open_policy
@@ -23,7 +23,7 @@ FIRST, LAST = 100, 140  # sessions decided
 MAX_TIMESTEPS = 2048  # of a learner's checks
 
 
-def _environment(agent: Learner | ClassicalAgent) -> EnvSpec:
+def _environment(agent: Agent) -> EnvSpec:
     spec = EnvSpec(lookback=5, episode_len=20)
     if not isinstance(agent, Learner):
         return spec
@@ -32,11 +32,11 @@ def _environment(agent: Learner | ClassicalAgent) -> EnvSpec:
     return spec.model_copy(update={**action, **observation})
 
 
-def _train(agent: Learner | ClassicalAgent, panel: MarketPanel, seed: int = 3) -> Fit:
+def _train(agent: Agent, panel: MarketPanel, seed: int = 3) -> Fit:
     return agent.shorten(MAX_TIMESTEPS).train(panel, _environment(agent), WINDOW, seed)
 
 
-def _open(agent: Learner | ClassicalAgent, fit: Fit, panel: MarketPanel) -> Policy:
+def _open(agent: Agent, fit: Fit, panel: MarketPanel) -> Policy:
     """Start a rule, or open a fit as the policy that its file gives."""
     if isinstance(agent, ClassicalAgent):
         return agent.start()
@@ -75,7 +75,7 @@ def _tensors(fit: Fit) -> dict[str, bytes]:
     return {name: tensor.numpy().tobytes() for name, tensor in fit.tensors.items()}
 
 
-def check_targets_are_on_the_simplex_of_eligible_names(agent: Learner | ClassicalAgent) -> None:
+def check_targets_are_on_the_simplex_of_eligible_names(agent: Agent) -> None:
     """Require no trade, or non-negative weights of eligible names and cash that sum to 1."""
     panel = eventful_panel()
     targets = _decide(_open(agent, _train(agent, panel), panel), panel, LAST)
@@ -88,7 +88,7 @@ def check_targets_are_on_the_simplex_of_eligible_names(agent: Learner | Classica
         assert not target[:-1][~panel.eligible[t]].any(), "ineligible names must have no weight"
 
 
-def check_training_is_reproducible_by_seed(agent: Learner | ClassicalAgent) -> None:
+def check_training_is_reproducible_by_seed(agent: Agent) -> None:
     """Require equal bytes for one seed and, of a learner, different ones for another seed."""
     panel = eventful_panel()
     first, again, other = (_train(agent, panel, seed) for seed in (3, 3, 4))
@@ -97,7 +97,7 @@ def check_training_is_reproducible_by_seed(agent: Learner | ClassicalAgent) -> N
         assert _tensors(first) != _tensors(other), "another seed must give a different policy"
 
 
-def check_training_does_not_look_beyond_its_window(agent: Learner | ClassicalAgent) -> None:
+def check_training_does_not_look_beyond_its_window(agent: Agent) -> None:
     """Require the same bytes when later sessions are removed or replaced."""
     panel = eventful_panel()
     known = _train(agent, panel)
@@ -107,7 +107,7 @@ def check_training_does_not_look_beyond_its_window(agent: Learner | ClassicalAge
         assert _tensors(fit) == _tensors(known), "training must not depend on sessions after its window"
 
 
-def check_decisions_do_not_look_ahead(agent: Learner | ClassicalAgent) -> None:
+def check_decisions_do_not_look_ahead(agent: Agent) -> None:
     """Require bit-equal decisions when the future is removed or replaced."""
     panel = eventful_panel()
     fit = _train(agent, panel)

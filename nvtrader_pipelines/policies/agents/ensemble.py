@@ -22,6 +22,7 @@ from nvtrader_pipelines.policies.agents.sac import SacAgent
 from nvtrader_pipelines.policies.agents.td3 import DdpgAgent, SarlAgent, Td3Agent
 from nvtrader_pipelines.policies.agents.tqc import TqcAgent
 from nvtrader_pipelines.policies.agents.trpo import TrpoAgent
+from nvtrader_pipelines.policies.fit import Fit
 from nvtrader_pipelines.policies.policy import BaseAgent
 
 MemberAgent = Annotated[  # agents that train policies from nothing
@@ -96,6 +97,10 @@ class EnsembleAgent(BaseAgent):
     def member(self, position: int) -> MemberAgent:
         """Member that trains the seed at a position of the experiment's seeds."""
         return self.members[position % len(self.members)]
+
+    def train(self, *_: Any, **__: Any) -> Fit:
+        """Refuse: a training is one of a member."""
+        raise NotImplementedError("an ensemble is trained by its members, one for each seed")
 
     @property
     def min_seeds(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

@@ -74,7 +74,7 @@ def print_card(card: PolicyDocument) -> None:
             "fold": fold["index"],
             "trained on": f"{fold['train_first']} to {fold['train_last']}",
             "tested on": f"{fold['test_first']} to {fold['test_last']}",
-            "seed chosen": str(card.chosen.get(fold["index"], "")),
+            "seed chosen": _chosen_seed(card, fold["index"]),
         }
         for fold in card.folds
     ]
@@ -89,6 +89,11 @@ def print_card(card: PolicyDocument) -> None:
     print_part("promotion gate", decisions, "no decision yet: nvtrader policies promote", ["sentence", "reason"])
     for warning in (*card.warnings, *([card.other_code] if card.other_code else [])):
         print_line(f"note: {warning}", "yellow")
+
+
+def _chosen_seed(card: PolicyDocument, fold: int) -> str:
+    """Format the chosen seed of a fold with its agent; empty where seeds are averaged."""
+    return f"{card.chosen[fold]} ({card.agents[card.chosen[fold]]})" if fold in card.chosen else ""
 
 
 def print_tear_sheet(sheet: TearSheetDocument) -> None:
