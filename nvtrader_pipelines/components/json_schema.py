@@ -105,6 +105,7 @@ def _describe_list(schema: Node, node: Node) -> str:
     inner = describe_allowed(schema, node.get("items") or (node.get("prefixItems") or [{}])[0])
     least, most = node.get("minItems"), node.get("maxItems")
     size = f" of {least}" if least == most and least else f" of at least {least}" if least else ""
+    size = f" of {least} to {most}" if least and most and least < most else size
     return f"a list{size}" + (f", each {inner}" if inner else "")
 
 

@@ -60,7 +60,7 @@ def spec_of(agent: Learner) -> EnvSpec:
 TUNERS = (DpoAgent,)  # need a policy and pairs; their own tests train them
 DISCRETE_SPEC = SPEC.model_copy(update={"action": ChoiceAction(window=5)})
 LEARNERS = {
-    member().kind: small(member) for member in members(Agent) if not member.is_classical and member not in TUNERS
+    member().kind: small(member) for member in members(Agent) if issubclass(member, Learner) and member not in TUNERS
 }
 CLASSICAL = {member().kind: member() for member in members(Agent) if member.is_classical}
 REGIME_SPEC = SPEC.model_copy(update={"observation": RegimeObservation()})

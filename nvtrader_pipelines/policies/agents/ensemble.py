@@ -75,8 +75,8 @@ class EnsembleAgent(BaseAgent):
         n_members, n_seeds = len(self.members), len(spec.seeds)
         if n_seeds % n_members or n_seeds < self.min_seeds:
             raise ValueError(
-                f"seeds: {kind_of(type(self))} needs a multiple of its {n_members} members, at least {self.min_seeds} "
-                f"seeds, but they are {list(spec.seeds)}; list seeds or members until they fit"
+                f"seeds: {kind_of(type(self))} trains its {n_members} members in turn and needs a multiple of {n_members} "
+                f"seeds, at least {self.min_seeds}, but they are {list(spec.seeds)}; list more or fewer"
             )
         for position, member in enumerate(self.members):
             member.require_experiment(spec, f"{field}.members.{position}")

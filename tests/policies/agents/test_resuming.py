@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from nvtrader_pipelines.policies.agents import Agent, PpoAgent, TrainingHooks
+from nvtrader_pipelines.policies.agents import Agent, Learner, PpoAgent, TrainingHooks
 from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError
 from nvtrader_pipelines.policies.agents.off_policy import ReplayLearner
 from nvtrader_pipelines.policies.agents.on_policy import EntropyAnnealing, WeightedLosses
@@ -26,7 +26,7 @@ TINY = {
     "n_top": 1,
     "population_size": 4,
 }
-LEARNERS = [member for member in members(Agent) if not member.is_classical and member not in TUNERS]
+LEARNERS = [member for member in members(Agent) if issubclass(member, Learner) and member not in TUNERS]
 RESUMABLE = [member for member in LEARNERS if not issubclass(member, ReplayLearner)]
 OTHERS = [member for member in LEARNERS if issubclass(member, ReplayLearner)]
 ANNEALED = [member for member in RESUMABLE if issubclass(member, WeightedLosses)]
