@@ -72,11 +72,11 @@ class EnsembleAgent(BaseAgent):
         Raises:
             ValueError: if the number of seeds is no multiple of the members, or a member does not suit.
         """
-        n_members, n_seeds = len(self.members), len(spec.seeds)
+        kind, n_members, n_seeds = kind_of(type(self)), len(self.members), len(spec.seeds)
         if n_seeds % n_members or n_seeds < self.min_seeds:
             raise ValueError(
-                f"seeds: {kind_of(type(self))} trains its {n_members} members in turn and needs a multiple of {n_members} "
-                f"seeds, at least {self.min_seeds}, but they are {list(spec.seeds)}; list more or fewer"
+                f"seeds: {kind} trains its {n_members} members in turn and needs a multiple of {n_members} seeds, "
+                f"at least {self.min_seeds}, but they are {list(spec.seeds)}; list more or fewer"
             )
         for position, member in enumerate(self.members):
             member.require_experiment(spec, f"{field}.members.{position}")
