@@ -169,7 +169,7 @@ def run_document(store: Store, run: LedgerRun) -> RunDocument:
         annotation=read_annotation(store, run.run_id),
         spec=spec,
         policies=rows_of(PolicyFile, store.ledger.policies(run.run_id)),
-        choices=_read_choices(events, agents_by_seed(spec)),
+        choices=read_choices(events, agents_by_seed(spec)),
         figures=rows_of(Figures, with_openings(store, figures)),
         leverage=read_leverage(store, run),
         guards=read_guard_telemetry(store, run),
@@ -179,16 +179,12 @@ def run_document(store: Store, run: LedgerRun) -> RunDocument:
     )
 
 
-def _read_choices(events: pl.DataFrame, agents: Mapping[int, str]) -> tuple[ChosenSeed, ...]:
+def read_choices(events: pl.DataFrame, agents: Mapping[int, str]) -> tuple[ChosenSeed, ...]:
     """Read the chosen seeds from the events of their choice; a run that was resumed has chosen again."""
-    choices: dict[int, ChosenSeed] = {}
+    choices, n = dict[int, ChosenSeed](), len(SHARPE_OF_SEED)
     for fold, seed, content in events.filter(stage="evaluate.step").select("fold", "seed", "metrics").iter_rows():
         metrics = json.loads(content or "{}")
-        sharpe = {
-            int(name.removeprefix(SHARPE_OF_SEED)): value
-            for name, value in metrics.items()
-            if name.startswith(SHARPE_OF_SEED)
-        }
+        sharpe = {int(name[n:]): value for name, value in metrics.items() if name.startswith(SHARPE_OF_SEED)}
         if sharpe:
             choices[fold] = ChosenSeed(fold=fold, seed=seed, agent=agents[seed], sharpe=sharpe)
     return tuple(choices[fold] for fold in sorted(choices))
