@@ -40,7 +40,7 @@ class BollingerBand(Component):
     kind: Literal["bollinger"] = "bollinger"
     band: Literal["upper", "lower"] = "upper"
     window: int = Field(20, ge=2)  # sessions
-    width: float = Field(2.0, ge=0.25, le=10.0, multiple_of=0.25)  # standard deviations
+    width: float = Field(2.0, ge=0.25, le=10.0, multiple_of=0.25)  # standard deviations, in quarters
 
     @property
     def name(self) -> str:
