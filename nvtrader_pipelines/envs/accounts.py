@@ -66,7 +66,8 @@ class Accounts:
         self.fill: FillTiming = resolve_fill(spec.fill, panel)
         self._legs = environment_legs(panel, spec, tracks_exposure=tracks_positions)
         self._cost = total_cost(spec.cost_models, panel)
-        self._terms = {term.kind: _start_term(term, panel, n_accounts, training) for term in spec.reward_terms}
+        seen = _training_market(panel, training, self.fill) if training else None
+        self._terms = {term.kind: _start_term(term, panel, n_accounts, seen) for term in spec.reward_terms}
         self.t = np.full(n_accounts, t, dtype=np.int64)
         self.weights = np.zeros((n_accounts, len(panel.symbols) + 1))
         self.weights[:, -1] = 1.0
@@ -172,13 +173,22 @@ def environment_legs(panel: MarketPanel, spec: EnvSpec, *, tracks_exposure: bool
     return market_legs(panel, fill, spec.financing, close_cap=spec.close_cap, tracks_exposure=is_tracked)
 
 
-def _start_term(term: RewardTerm, panel: MarketPanel, n_accounts: int, training: Sequence[Window]) -> RewardFunction:
-    """Start a reward term; one that looks ahead sees training windows alone, and counts 0 without any."""
+def _start_term(term: RewardTerm, panel: MarketPanel, n_accounts: int, seen: MarketPanel | None) -> RewardFunction:
+    """Start a reward term; one that looks ahead sees the training's market alone, and counts 0 without one."""
     if not getattr(term, "looks_ahead", False):
         return term.start(panel, n_accounts)
-    if not training:
+    if seen is None:
         return Stateless(lambda outcome: np.zeros(len(outcome.t)))
-    return term.start(hide_outside(panel, training), n_accounts)
+    return term.start(seen, n_accounts)
+
+
+def _training_market(panel: MarketPanel, training: Sequence[Window], fill: FillTiming) -> MarketPanel:
+    """Market of the training windows alone, whose return after a decision is the first that its fill can earn."""
+    seen = hide_outside(panel, training)
+    if fill != "next_close":
+        return seen
+    later = np.append(seen.close_returns[1:], np.zeros_like(seen.close_returns[:1]), axis=0)
+    return replace(seen, close_returns=later)
 
 
 def opening_account_with_history(n_symbols: int) -> Account:

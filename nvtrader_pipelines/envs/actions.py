@@ -258,6 +258,8 @@ class LongShortAction(_LeveredAction):
 
         def target_weights(actions: NDArray[np.floating], t: NDArray[np.int64]) -> FloatArray:
             sides = np.array(actions, dtype=np.float64, order="C")
+            if sides.shape[1] != 2 * eligible.shape[1]:
+                raise ValueError(f"long_short takes {2 * eligible.shape[1]} values, but got {sides.shape[1]}")
             shift_logits(sides, self.bound)
             np.exp(sides, out=sides)
             weights = np.empty((len(sides), eligible.shape[1] + 1))
@@ -299,8 +301,8 @@ class ChoiceAction(Component):
         if is_stuck.any():
             raise ValueError(
                 f"every session of a training must allow one of environment.action's choices, but "
-                f"{panel.sessions[is_stuck.argmax()]} allows none of {', '.join(self.choices)}, since no name is "
-                f"eligible there or has {self.window} sessions; add cash, or train on later sessions"
+                f"{panel.sessions[is_stuck.argmax()]} allows none of {', '.join(self.choices)}, since no eligible "
+                f"name has {self.window} sessions there; add cash, or train on later sessions"
             )
 
     def size(self, n_symbols: int) -> ActionSize:  # noqa: ARG002 - one signature for the family

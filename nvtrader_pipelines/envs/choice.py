@@ -25,7 +25,7 @@ def descriptors(returns: NDArray[np.float64], window: int) -> NDArray[np.float64
     wealth, peak = np.ones_like(returns), np.ones_like(returns)
     for age in range(window - 1, -1, -1):  # from the oldest return of every window to the latest
         past = np.full_like(returns, np.nan)
-        past[age:] = returns[: len(returns) - age]
+        past[age:] = returns[: max(len(returns) - age, 0)]
         total += past
         squares += past**2
         gains += np.where(np.isnan(past), np.nan, past > 0.0)
@@ -56,7 +56,9 @@ class ChoiceMap:
     """Map from scores of the choices (n, A) to the weights of the best one that a session allows."""
 
     def __init__(self, panel: MarketPanel, choices: Sequence[Choice], window: int) -> None:
-        scores = dict(zip(DESCRIPTORS, descriptors(panel.close_returns, window), strict=True))
+        is_known = np.cumsum(panel.tradable, axis=0) > 1  # a name's first price has no return
+        returns = np.where(is_known, panel.close_returns, np.nan)
+        scores = dict(zip(DESCRIPTORS, descriptors(returns, window), strict=True))
         cash = np.zeros((len(panel.sessions), len(panel.symbols) + 1))
         cash[:, -1] = 1.0
         portfolios = {

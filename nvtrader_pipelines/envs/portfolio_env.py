@@ -138,6 +138,10 @@ class PortfolioEnv(gymnasium.Env[NDArray[Any], Any]):
         session = str(self.simulation.panel.sessions[self.simulation.accounts.t[0]])
         return self.simulation.observe()[0], {"session": session, "equity": 1.0}
 
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Whether each choice of a discrete action may be held, (A,); sb3-contrib's MaskablePPO asks for it."""
+        return self.simulation.action_masks()[0]
+
     def step(self, action: Any) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
         """Trade to the action's weights and hold to the next decision.
 

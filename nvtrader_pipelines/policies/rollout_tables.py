@@ -18,7 +18,11 @@ STEP = TableSchema(
     DECISION,
     Column("fill_session", pl.Date, "session at which the order filled; null where that is not known yet"),
     Column("observation_hash", pl.Int64, "XXH64 of the observation's bytes, as a signed number"),
-    Column("action", pl.List(pl.Float32), "raw action of the network"),  # brought within the bounds of the action space
+    Column(
+        "action",
+        pl.List(pl.Float32),
+        "raw action of the network; of choices a score each, in training 1 for the chosen one",
+    ),  # brought within the bounds of the action space
     Column("reward", pl.Float64, "reward of the step: the sum of its terms"),
     Column("value", pl.Float32, "the critic's estimate"),
     Column("log_prob", pl.Float32, "log-probability of the action"),  # before it was brought within bounds

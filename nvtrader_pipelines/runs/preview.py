@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.envs.actions import ResidualAction, SimplexAction
+from nvtrader_pipelines.envs.actions import ChoiceAction, ResidualAction, SimplexAction
 from nvtrader_pipelines.envs.observations import (
     LookbackObservation,
     Observation,
@@ -22,7 +22,11 @@ from nvtrader_pipelines.storage.store import Store
 
 Shape = tuple[int, ...]
 ZERO_ACTION = "the zero action at every step"
-WEIGHTS = {SimplexAction: ": equal weights of names and cash", ResidualAction: ": the weights of the anchor"}
+WEIGHTS = {
+    SimplexAction: ": equal weights of names and cash",
+    ResidualAction: ": the weights of the anchor",
+    ChoiceAction: ": the first allowed choice",
+}
 
 
 @dataclass(frozen=True)

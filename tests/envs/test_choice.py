@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from nvtrader_pipelines.envs.actions import ChoiceAction
+from nvtrader_pipelines.envs.actions import ChoiceAction, LongShortAction
 from nvtrader_pipelines.envs.choice import CHOICES, descriptors
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
@@ -62,6 +62,22 @@ def test_choice_that_is_not_allowed_gives_way_to_the_best_that_is():
     assert without_cash(np.ones((1, 2)), np.array([NONE_HELD]))[0].tolist() == [0.0, 0.0, 0.0, 1.0]
 
 
+def test_history_shorter_than_the_window_has_no_descriptor():
+    target = ChoiceAction(window=252).start(PANEL)
+    assert target.allowed[:, 2:].sum() == 0
+    assert target(np.arange(7.0)[None], np.array([100]))[0, -1] == 0.0  # 1/N
+
+
+def test_sessions_before_a_listing_are_no_returns():
+    tradable = PANEL.tradable.copy()
+    tradable[:100, 0] = False
+    listed = replace(PANEL, tradable=tradable, close_returns=PANEL.close_returns * tradable)
+    weights = ChoiceAction(window=20).start(listed)(np.eye(7), np.full(7, 118))
+    assert weights[2:, 0].tolist() == [0.0] * 5  # 19 returns after its first price
+    assert (ChoiceAction(window=20).start(listed)(np.eye(7)[2:], np.full(5, 119))[:, 0] == 0.0).all()
+    assert (ChoiceAction(window=19).start(listed)(np.eye(7)[2:], np.full(5, 119))[:, 0] > 0.0).all()
+
+
 def test_scores_that_are_not_numbers_give_no_weights():
     assert np.isnan(ChoiceAction().start(PANEL)(np.array([[np.nan] * 7]), np.array([50]))).all()
 
@@ -80,6 +96,15 @@ def test_choices_must_be_several_that_are_known_and_differ(choices):
         ChoiceAction.model_validate({"choices": choices})
 
 
+def test_shared_network_takes_actions_with_a_value_for_each_name_and_one_more():
+    parts = {"observation": {"kind": "per_asset"}, "action": {"kind": "long_short"}}
+    with pytest.raises(ValidationError) as refusal:
+        ExperimentSpec.model_validate({"name": "x", "environment": parts, "agent": {"kind": "cma_es"}})
+    assert "agent.backbone" in str(refusal.value)
+    with pytest.raises(ValueError):
+        LongShortAction().start(PANEL)(np.zeros((1, 4)), np.array([50]))
+
+
 @pytest.mark.parametrize(
     ("agent", "action"), [("dqn", "simplex"), ("maskable_ppo", "residual"), ("ppo", "choice"), ("a2c", "choice")]
 )
@@ -91,6 +116,7 @@ def test_agent_of_another_kind_of_action_is_refused(agent, action):
 def test_environment_takes_the_number_of_a_choice():
     env = PortfolioEnv(PANEL, SPEC, first=20)
     env.reset(seed=0)
+    assert env.action_masks().tolist() == [True] * 7
     *_, info = env.step(CHOICES.index("equal_weight"))
     np.testing.assert_allclose(info["target_weights"], [1 / 3, 1 / 3, 1 / 3, 0.0], atol=1e-15)
     for number in (-1, 7):

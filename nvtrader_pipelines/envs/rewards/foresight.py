@@ -44,8 +44,9 @@ def optimal_positions(returns: FloatArray, cost: float, n_levels: int) -> FloatA
 class Hindsight(Component):
     """Return of the target weights at the next close, and over a horizon from the decision's close.
 
-    Sum over names of w * (r(t, t+1) + long_term_weight * r(t, t+horizon)), without costs; sessions outside training
-    return 0. Counts in training only. Source: Sun et al. (2022), DeepScalper; TradeMaster.
+    Sum over names of w * (r(t, t+1) + long_term_weight * r(t, t+horizon)), without costs, from the close of the
+    decision, or from the next one where orders fill there; sessions outside training return 0. Counts in training only.
+    Source: Sun et al. (2022), DeepScalper; TradeMaster.
     """
 
     looks_ahead: ClassVar[bool] = True

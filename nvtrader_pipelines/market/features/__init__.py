@@ -14,14 +14,29 @@ from nvtrader_pipelines.components.columns import Column, TableSchema
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.calendar import ALL_NEW_YORK, Calendars, TradingCalendar
 from nvtrader_pipelines.market.features.cross_section import CrossSectionalRank
+from nvtrader_pipelines.market.features.moving_average import MACD, BollingerBand, MovingAverage
 from nvtrader_pipelines.market.features.price_change import Drawdown, LogReturn, Momentum
+from nvtrader_pipelines.market.features.price_range import CommodityChannelIndex, DirectionalIndex
 from nvtrader_pipelines.market.features.relative_strength import RelativeStrength
+from nvtrader_pipelines.market.features.unusual_returns import Turbulence
 from nvtrader_pipelines.market.features.volatility import Volatility, VolumeScore
 from nvtrader_pipelines.market.history import positions, price_history
 from nvtrader_pipelines.market.tables import BAR
 
 Feature = Annotated[
-    Momentum | LogReturn | Volatility | Drawdown | RelativeStrength | VolumeScore | CrossSectionalRank,
+    Momentum
+    | LogReturn
+    | Volatility
+    | Drawdown
+    | RelativeStrength
+    | VolumeScore
+    | MACD
+    | BollingerBand
+    | CommodityChannelIndex
+    | DirectionalIndex
+    | MovingAverage
+    | Turbulence
+    | CrossSectionalRank,
     Field(discriminator="kind"),
     Family("features"),
 ]
@@ -84,12 +99,18 @@ def add_features(
 __all__ = [
     "FEATURES",
     "LOOK_BACK",
+    "MACD",
+    "BollingerBand",
+    "CommodityChannelIndex",
     "CrossSectionalRank",
+    "DirectionalIndex",
     "Drawdown",
     "Feature",
     "LogReturn",
     "Momentum",
+    "MovingAverage",
     "RelativeStrength",
+    "Turbulence",
     "Volatility",
     "VolumeScore",
     "add_features",

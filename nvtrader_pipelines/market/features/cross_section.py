@@ -8,13 +8,25 @@ from pydantic import Field, NonNegativeInt
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.family import Family
+from nvtrader_pipelines.market.features.moving_average import MACD, BollingerBand, MovingAverage
 from nvtrader_pipelines.market.features.price_change import Drawdown, LogReturn, Momentum
+from nvtrader_pipelines.market.features.price_range import CommodityChannelIndex, DirectionalIndex
 from nvtrader_pipelines.market.features.relative_strength import RelativeStrength
 from nvtrader_pipelines.market.features.volatility import Volatility, VolumeScore
 from nvtrader_pipelines.market.history import PriceHistory
 
 Ranked = Annotated[
-    Momentum | LogReturn | Volatility | Drawdown | RelativeStrength | VolumeScore,
+    Momentum
+    | LogReturn
+    | Volatility
+    | Drawdown
+    | RelativeStrength
+    | VolumeScore
+    | MACD
+    | BollingerBand
+    | CommodityChannelIndex
+    | DirectionalIndex
+    | MovingAverage,
     Field(discriminator="kind"),
     Family("features"),
 ]

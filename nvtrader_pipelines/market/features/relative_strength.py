@@ -1,6 +1,6 @@
 """Relative strength index."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import polars as pl
@@ -21,6 +21,7 @@ class RelativeStrength(Component):
     """
 
     kind: Literal["relative_strength"] = "relative_strength"
+    aliases: ClassVar[tuple[str, ...]] = ("rsi",)
     window: int = Field(14, ge=2)  # sessions
 
     @property

@@ -1,8 +1,8 @@
 """Investor-Imitator: REINFORCE over the portfolios of imitated investors."""
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
 from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.policies.agents.on_policy import CategoricalLearner, RolloutLearner
@@ -28,10 +28,18 @@ class InvestorImitatorAgent(RolloutLearner, CategoricalLearner):
     kind: Literal["investor_imitator"] = "investor_imitator"
     n_envs: PositiveInt = 16  # parallel portfolios
     n_steps: Annotated[int, Field(ge=8, le=4096)] = 32  # per environment and update: 512 steps, about the source's 500
-    gamma: Annotated[float, Field(ge=0.0, le=0.0)] = 0.0
+    gamma: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.0
     ent_coef: NonNegativeFloat = 0.0  # weight of the entropy bonus
     max_grad_norm: PositiveFloat = 0.5
     backbone: Backbone = InvestorsBackbone()
+
+    @model_validator(mode="after")
+    def _require_no_discount(self) -> Self:
+        if self.gamma > 0.0:
+            raise ValueError(
+                f"gamma must be 0, as the return of a choice is its reward alone, but is {self.gamma:g}; leave it out"
+            )
+        return self
 
     @property
     def algorithm(self) -> "type[OnPolicyAlgorithm]":

@@ -76,13 +76,18 @@ class Learner(BaseAgent):
         if backbone.kind == "shared_asset" and observation.kind != "per_asset":
             raise ValueError(
                 f"{field}.backbone: the shared_asset backbone needs the per_asset observation, but "
-                f"environment.observation is {observation.kind}"
+                f"environment.observation is {observation.kind}; choose per_asset"
+            )
+        if backbone.kind == "shared_asset" and spec.environment.action.size(2).length != 3:
+            raise ValueError(
+                f"{field}.backbone: the shared_asset backbone has one value for each name and one more, but the action "
+                f"{spec.environment.action.kind} takes others; choose simplex or residual"
             )
         if backbone.needs_window and not observation.has_window:
             raise ValueError(
                 f"{field}.backbone: the {backbone.kind} backbone reads a window of returns, but "
-                f"environment.observation is {observation.kind}, which has none; choose the lookback observation or "
-                "the mlp backbone"
+                f"environment.observation is {observation.kind}, which has none; choose the lookback observation"
+                + (" or the mlp backbone" if "mlp" in self.backbones else "")
             )
         action = spec.environment.action
         if getattr(action, "is_discrete", False) != self.is_discrete:

@@ -156,3 +156,12 @@ class OnPolicyLearner(AdvantageLearner, ActorCriticLearner):
     def settings(self) -> dict[str, Any]:
         """Arguments of the algorithm that affect results; none is left to the library's default."""
         return {**super().settings(), "use_sde": False, "sde_sample_freq": -1}
+
+
+def require_whole_batches(n_steps: int, batch_size: int) -> None:
+    """Raise a ValueError unless the steps of a rollout are a multiple of the batch size."""
+    if n_steps % batch_size:
+        raise ValueError(
+            f"n_envs * n_steps = {n_steps} must be a multiple of batch_size = {batch_size}, "
+            "since a truncated minibatch would be noisier than the rest; change one of them"
+        )

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
-from nvtrader_pipelines.policies.agents.on_policy import AdvantageLearner, OnPolicyLearner
+from nvtrader_pipelines.policies.agents.on_policy import AdvantageLearner, OnPolicyLearner, require_whole_batches
 
 if TYPE_CHECKING:
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
@@ -19,12 +19,7 @@ class ClippedObjective(AdvantageLearner):
 
     @model_validator(mode="after")
     def _require_whole_batches(self) -> Self:
-        rollout = self.n_envs * self.n_steps
-        if rollout % self.batch_size:
-            raise ValueError(
-                f"n_envs * n_steps = {rollout} must be a multiple of batch_size = {self.batch_size}, "
-                "since a truncated minibatch would be noisier than the rest; change one of them"
-            )
+        require_whole_batches(self.n_envs * self.n_steps, self.batch_size)
         return self
 
     def settings(self) -> dict[str, Any]:

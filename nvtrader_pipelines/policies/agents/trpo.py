@@ -1,11 +1,16 @@
 """sb3-contrib's TRPO on the native vector environment."""
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt, model_validator
 
 from nvtrader_pipelines.envs.observations import ObservationLayout
-from nvtrader_pipelines.policies.agents.on_policy import GaeLambda, GaussianLearner, RolloutLearner
+from nvtrader_pipelines.policies.agents.on_policy import (
+    GaeLambda,
+    GaussianLearner,
+    RolloutLearner,
+    require_whole_batches,
+)
 
 if TYPE_CHECKING:
     from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
@@ -19,6 +24,7 @@ class TrpoAgent(RolloutLearner, GaussianLearner):
     actor out of the trust region.
     """
 
+    backbones: ClassVar[frozenset[str]] = frozenset({"mlp", "recurrent", "shared_asset"})  # all weights have curvature
     is_tunable: ClassVar[bool] = False  # its extractors are not ppo's
 
     kind: Literal["trpo"] = "trpo"
@@ -31,6 +37,11 @@ class TrpoAgent(RolloutLearner, GaussianLearner):
     line_search_shrinking_factor: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.8
     line_search_max_iter: PositiveInt = 10
     n_critic_updates: PositiveInt = 10  # per rollout, each on all minibatches
+
+    @model_validator(mode="after")
+    def _require_whole_batches(self) -> Self:
+        require_whole_batches(self.n_envs * self.n_steps, self.batch_size)
+        return self
 
     @property
     def algorithm(self) -> "type[OnPolicyAlgorithm]":

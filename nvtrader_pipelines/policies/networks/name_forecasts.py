@@ -19,9 +19,9 @@ class ForecastEncoder(WindowEncoder):
     hundreds of times.
     """
 
-    def __init__(self, layout: ObservationLayout, n_forecasts: int) -> None:
+    def __init__(self, layout: ObservationLayout, n_forecasts: int, horizon: int) -> None:
         super().__init__((layout.lookback + n_forecasts) * layout.n_symbols)
-        self.lookback = layout.lookback
+        self.horizon = horizon  # sessions from an observation to the last return that it is trained on
         self.known: dict[bytes, Tensor] = {}  # by the bytes of a window
         self.register_load_state_dict_post_hook(lambda module, _: module.known.clear())
 
@@ -51,7 +51,7 @@ class RiseEncoder(ForecastEncoder):
     """Probability that each name rises in the next session, by an LSTM that all names share."""
 
     def __init__(self, layout: ObservationLayout, hidden_size: int) -> None:
-        super().__init__(layout, 1)
+        super().__init__(layout, n_forecasts=1, horizon=1)
         self.lstm = nn.LSTM(1, hidden_size, batch_first=True)
         self.rise = nn.Linear(2 * hidden_size, 1)
         self.requires_grad_(requires_grad=False)
@@ -79,7 +79,7 @@ class InvestorsEncoder(ForecastEncoder):
     """Forecasts of a name's five descriptors over the coming window, each by a network that all names share."""
 
     def __init__(self, layout: ObservationLayout, hidden: int) -> None:
-        super().__init__(layout, len(DESCRIPTORS))
+        super().__init__(layout, n_forecasts=len(DESCRIPTORS), horizon=layout.lookback)
         self.networks = nn.ModuleList(
             nn.Sequential(nn.Linear(layout.lookback, hidden), nn.ReLU(), nn.Linear(hidden, 1)) for _ in DESCRIPTORS
         )
@@ -96,9 +96,9 @@ class InvestorsEncoder(ForecastEncoder):
 
     @override
     def targets(self, history: TrainingHistory) -> Tensor:
-        past = torch.from_numpy(descriptors(history.next_returns.numpy(), self.lookback))  # of windows that end here
+        past = torch.from_numpy(descriptors(history.next_returns.numpy(), self.horizon))  # of windows that end here
         coming = torch.full_like(past, torch.nan)
-        whole = past[:, self.lookback - 1 :]
+        whole = past[:, self.horizon - 1 :]
         coming[:, : whole.shape[1]] = whole
         n_known = coming.isfinite().sum(dim=(1, 2), keepdim=True).clamp(min=1)
         centered = coming - coming.nansum(dim=(1, 2), keepdim=True) / n_known
@@ -121,6 +121,11 @@ def pretrain(
     assert isinstance(first, ForecastEncoder)
     windows, targets = extractors[0].window(history.observations), first.targets(history)
     rows = torch.nonzero(targets.isfinite().flatten(1).any(dim=1)).flatten()
+    if not len(rows):
+        raise ValueError(
+            f"forecasts of {first.horizon} sessions need as many after an observation, but none of the {len(targets)} "
+            "training sessions has them; lower environment.lookback, or train on more sessions"
+        )
     first.requires_grad_()
     means: list[float] = []
     with torch.random.fork_rng(devices=[]):

@@ -9,6 +9,7 @@ import numpy as np
 from pydantic import Field, NonNegativeInt, PositiveFloat
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.market.features.unusual_returns import require_more_sessions_than_names, squared_distance
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.portfolio.pipeline.stage import (
     AccountPath,
@@ -36,12 +37,9 @@ def turbulence_index(panel: MarketPanel, t: int, history: int) -> float | None:
     first, names = t - history, _compared_names(panel, t, history)
     if not names.any():
         return None
-    returns = np.ascontiguousarray(panel.close_returns[first : t + 1, names])
+    returns = panel.close_returns[first : t + 1, names]
     require_finite(returns, list(compress(panel.symbols, names)), f"returns up to {panel.sessions[t]}")
-    past = returns[:-1]
-    deviation = returns[-1] - past.mean(axis=0)
-    precision = np.linalg.pinv(np.atleast_2d(np.cov(past, rowvar=False)), hermitian=True)
-    return float(deviation @ precision @ deviation)
+    return squared_distance(returns)
 
 
 def _compared_names(panel: MarketPanel, t: int, history: int) -> BoolArray:
@@ -133,11 +131,7 @@ class TurbulenceTiming(Component):
         Raises:
             ValueError: if the history is no longer than the number of names, so that every session would be unusual.
         """
-        if self.history <= len(panel.symbols):
-            raise ValueError(
-                f"turbulence needs more sessions of history than names, but history is {self.history} and the market "
-                f"has {len(panel.symbols)} names; lengthen history or name fewer symbols"
-            )
+        require_more_sessions_than_names("history", self.history, len(panel.symbols))
         return cache(lambda t: turbulence_index(panel, t, self.history))
 
     def _threshold(self, fitted: Thresholds) -> float:

@@ -19,9 +19,9 @@ STRETCHES = ((2, 66), (93, 140))
 RETURNS = np.array([[0.5, 0.5], [0.1, 0.0], [-0.2, 0.05], [0.3, 0.05], [0.0, -0.5]])  # the first are before any close
 
 
-def reward(term, targets, returns=RETURNS, *, t=0, is_trading=True, training=((0, 4),)):
+def reward(term, targets, returns=RETURNS, *, t=0, is_trading=True, training=((0, 4),), fill="same_close"):
     """Contribution of one decision of an account in cash, at the close of `t`."""
-    spec = EnvSpec(rewards=(term,), vol_penalty=0.0, fill="next_close")
+    spec = EnvSpec(rewards=(term,), vol_penalty=0.0, fill=fill)
     accounts = Accounts(two_names(returns), spec, 1, t=t, training=training)
     return accounts.trade(np.array([targets]), np.array([is_trading]), 1).reward_terms[term.kind][0]
 
@@ -56,6 +56,12 @@ def test_hindsight_weighs_the_next_and_the_compound_return():
     assert reward(term, [0.6, 0.3, 0.1], is_trading=False) == 0.0  # the account stays in cash
 
 
+def test_hindsight_begins_where_an_order_fills():
+    far = [0.8 * 1.3 - 1.0, 1.05 * 1.05 - 1.0]
+    expected = 0.6 * (-0.2 + 0.2 * far[0]) + 0.3 * (0.05 + 0.2 * far[1])
+    assert reward(Hindsight(horizon=2), [0.6, 0.3, 0.1], fill="next_close") == pytest.approx(expected, rel=1e-12)
+
+
 @pytest.mark.parametrize("cost", [0.0, 0.01, 0.06])
 def test_optimal_positions_earn_the_most_of_all_paths(cost):
     returns = np.random.default_rng(3).normal(0.0, 0.05, (6, 4))  # the last five are earned
@@ -77,7 +83,9 @@ def test_distillation_is_half_the_distance_from_the_scaled_optimum():
 
 def test_program_wants_no_ineligible_names():
     panel = replace(two_names(RETURNS), eligible=np.tile([False, True], (5, 1)))
-    accounts = Accounts(panel, EnvSpec(rewards=(DpDistillation(),), vol_penalty=0.0), 1, training=((0, 4),))
+    accounts = Accounts(
+        panel, EnvSpec(rewards=(DpDistillation(),), vol_penalty=0.0, fill="same_close"), 1, training=((0, 4),)
+    )
     step = accounts.trade(np.array([[0.0, 0.0, 1.0]]), np.array([True]), 1)
     assert step.reward_terms["dp_distillation"].tolist() == [0.0]
 

@@ -82,7 +82,7 @@ def trained(backbone, spec: EnvSpec = SPEC, seed=0, total_timesteps=256):
     model = PPO(
         policy, env, n_steps=16, batch_size=32, n_epochs=2, seed=seed, device="cpu", policy_kwargs=arguments, verbose=0
     )
-    backbone.prepare(model.policy, history(torch.as_tensor(env.reset())), seed)
+    backbone.prepare(model.policy, history(torch.as_tensor(env.reset()).repeat(4, 1)), seed)
     before = {name: tensor.clone() for name, tensor in model.policy.state_dict().items()}
     model.learn(total_timesteps)
     return before, model.policy.state_dict()

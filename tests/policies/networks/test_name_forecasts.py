@@ -60,6 +60,11 @@ def test_investors_forecast_the_descriptors_of_the_coming_window():
     assert np.isnan(targets[-LOOKBACK + 1 :]).all()
 
 
+def test_training_shorter_than_the_forecasts_is_refused():
+    with pytest.raises(ValueError):
+        InvestorsBackbone().prepare(policy_of(InvestorsBackbone()), history(LOOKBACK - 1), 0)
+
+
 @EACH
 def test_encoding_is_the_window_and_the_forecasts(backbone):
     extractor, observations = extractor_of(backbone), observed(6)
