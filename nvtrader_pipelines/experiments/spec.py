@@ -126,8 +126,8 @@ class ExperimentSpec(Component):
         return self
 
     def agent_of(self, seed: int) -> Agent:
-        """Agent that trains a seed: of an ensemble, the member whose turn it is."""
-        return self.agent.member(self.seeds.index(seed))
+        """Agent that trains a seed: of an ensemble, the member whose turn it is, for other seeds by number."""
+        return self.agent.member(self.seeds.index(seed) if seed in self.seeds else seed)
 
     def variants(self) -> tuple[Self, ...]:
         """Experiments of an ablation; for other designs, the experiment itself.

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 from playwright.sync_api import expect
 from pydantic import BaseModel
@@ -86,6 +87,8 @@ def shown_text(value):
     """Value as JavaScript writes it: 1, not 1.0; true, not True; nothing for None."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: ""}[value]
+    if isinstance(value, float) and value != int(value) and abs(value) >= 1e-6:
+        return np.format_float_positional(value)
     return f"{value:.17g}" if isinstance(value, float) and value == int(value) else str(value).replace("e-0", "e-")
 
 
