@@ -66,7 +66,8 @@ class Accounts:
         self.fill: FillTiming = resolve_fill(spec.fill, panel)
         self._legs = environment_legs(panel, spec, tracks_exposure=tracks_positions)
         self._cost = total_cost(spec.cost_models, panel)
-        seen = _training_market(panel, training, self.fill) if training else None
+        looks_ahead = any(getattr(term, "looks_ahead", False) for term in spec.reward_terms)
+        seen = _training_market(panel, training, self.fill) if training and looks_ahead else None
         self._terms = {term.kind: _start_term(term, panel, n_accounts, seen) for term in spec.reward_terms}
         self.t = np.full(n_accounts, t, dtype=np.int64)
         self.weights = np.zeros((n_accounts, len(panel.symbols) + 1))
