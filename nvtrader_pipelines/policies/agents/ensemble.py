@@ -1,12 +1,14 @@
 """Ensemble of agents: each seed of the experiment trains one member, in turn."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
 from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.components.family import Family
-from nvtrader_pipelines.market.panel import MarketPanel
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.policies.agents.a2c import A2cAgent
 from nvtrader_pipelines.policies.agents.ars import ArsAgent
 from nvtrader_pipelines.policies.agents.cma_es import CmaEsAgent
@@ -22,10 +24,10 @@ from nvtrader_pipelines.policies.agents.sac import SacAgent
 from nvtrader_pipelines.policies.agents.td3 import DdpgAgent, SarlAgent, Td3Agent
 from nvtrader_pipelines.policies.agents.tqc import TqcAgent
 from nvtrader_pipelines.policies.agents.trpo import TrpoAgent
-from nvtrader_pipelines.policies.fit import Fit
+from nvtrader_pipelines.policies.fit import DEFAULT_HOOKS, Fit, TrainingHooks
 from nvtrader_pipelines.policies.policy import BaseAgent
 
-MemberAgent = Annotated[  # agents that train policies from nothing
+MemberAgent = Annotated[  # learners from nothing; a shared alias of the union would hide its members from code digests
     PpoAgent
     | A2cAgent
     | SacAgent
@@ -98,9 +100,16 @@ class EnsembleAgent(BaseAgent):
         """Member that trains the seed at a position of the experiment's seeds."""
         return self.members[position % len(self.members)]
 
-    def train(self, *_: Any, **__: Any) -> Fit:
-        """Refuse: a training is one of a member."""
-        raise NotImplementedError("an ensemble is trained by its members, one for each seed")
+    def train(
+        self,
+        panel: MarketPanel,
+        env: EnvSpec,
+        window: Window | Sequence[Window],
+        seed: int,
+        hooks: TrainingHooks = DEFAULT_HOOKS,
+    ) -> Fit:
+        """Train the member whose turn the seed's number is."""
+        return self.member(seed).train(panel, env, window, seed, hooks)
 
     @property
     def min_seeds(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]

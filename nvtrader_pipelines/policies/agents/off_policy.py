@@ -78,7 +78,7 @@ class ReplayLearner(ReplaySettings):
         if self.replay.is_prioritized and not self.prioritized:
             raise ValueError(
                 f"{field}.replay: {kind_of(type(self))} cannot weight the steps of an update, as {self.replay.kind} "
-                "replay requires; choose general or n_step replay, or the agent td3, ddpg, sarl, dqn or qr_dqn"
+                "replay requires; choose general or n_step replay"
             )
 
     @property

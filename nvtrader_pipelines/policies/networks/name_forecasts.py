@@ -98,8 +98,8 @@ class InvestorsEncoder(ForecastEncoder):
     def targets(self, history: TrainingHistory) -> Tensor:
         past = torch.from_numpy(descriptors(history.next_returns.numpy(), self.horizon))  # of windows that end here
         coming = torch.full_like(past, torch.nan)
-        whole = past[:, self.horizon - 1 :]
-        coming[:, : whole.shape[1]] = whole
+        later = past[:, self.horizon - 1 :]
+        coming[:, : later.shape[1]] = later
         n_known = coming.isfinite().sum(dim=(1, 2), keepdim=True).clamp(min=1)
         centered = coming - coming.nansum(dim=(1, 2), keepdim=True) / n_known
         deviations = (centered.square().nansum(dim=(1, 2), keepdim=True) / n_known).sqrt()
@@ -134,8 +134,8 @@ def pretrain(
         for _ in range(epochs):
             losses: list[float] = []
             for batch in rows[torch.randperm(len(rows))].split(batch_size):
-                known = targets[batch].isfinite()
-                loss = first.losses(windows[batch], targets[batch].nan_to_num())[known].mean()
+                has_target = targets[batch].isfinite()
+                loss = first.losses(windows[batch], targets[batch].nan_to_num())[has_target].mean()
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()

@@ -13,6 +13,8 @@ from nvtrader_pipelines.policies.agents import (
     RecurrentPpoAgent,
 )
 from nvtrader_pipelines.policies.agents.ensemble import MemberAgent
+from tests.markets import synthetic_panel
+from tests.policies.small_learners import AGENT, SPEC, WINDOW, bits, small
 
 PAIR = EnsembleAgent(members=(PpoAgent(total_timesteps=1000), A2cAgent(total_timesteps=2001)))
 
@@ -45,3 +47,8 @@ def test_ensemble_has_the_traits_of_its_members():
 def test_alias_of_finrl_gives_the_same_hash():
     named = [ExperimentSpec(name="a", agent={"kind": kind}) for kind in (*EnsembleAgent.aliases, "ensemble")]
     assert len({spec.spec_hash for spec in named}) == 1
+
+
+def test_training_of_a_seed_alone_is_that_of_the_member_of_its_number():
+    panel, pair = synthetic_panel(160, 3), EnsembleAgent(members=(AGENT, small(A2cAgent)))
+    assert bits(pair.train(panel, SPEC, WINDOW, 3)) == bits(small(A2cAgent).train(panel, SPEC, WINDOW, 3))
