@@ -200,9 +200,11 @@ def _dotted(package: str, path: Path) -> str:
 
 
 def classes_of(value: Any) -> Iterator[type[Component]]:
-    """Classes of the components in a spec."""
+    """Classes of the components in a spec, and in the stages of a curriculum."""
     if isinstance(value, Component):
         yield type(value)
+    if callable(stages := getattr(value, "stages", None)):
+        yield from classes_of(stages())
     if isinstance(value, BaseModel):
         value = {name: getattr(value, name) for name in type(value).model_fields}
     if isinstance(value, Mapping):

@@ -16,6 +16,7 @@ from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.evaluation.splits import MIN_TEST_SESSIONS, Fold
 
 UNTOUCHABLE = ("name", "description", "design")  # fields that the variants of an ablation set themselves
+STAGED = ("environment", "agent")  # fields that the stages of a curriculum may vary
 DEFAULT_SEEDS = ([0], [0, 1, 2])  # of a classical agent, of a learner
 MAX_NAME_LENGTH = 63
 MAX_SESSIONS_PER_MONTH = 31
@@ -127,12 +128,57 @@ class AblationDesign(Design):
         ]
 
 
+class CurriculumDesign(Design):
+    """Every fold, each policy trained in stages: the experiment with other values first, then the experiment itself.
+
+    A stage starts from the network and the scaler of the one before. The weights of the seeds are averaged.
+
+    Source: Bengio et al. (2009), Curriculum learning; the stages are our choice.
+    """
+
+    validation_sessions: ClassVar[int] = 0
+
+    kind: Literal["curriculum"] = "curriculum"
+    stages: Annotated[tuple[dict[str, Value], ...], Field(min_length=1, max_length=8)] = (
+        {"environment.turnover_cost_bps": 0.0},
+    )  # values by dotted path, such as agent.total_timesteps; by default first without costs
+
+    def require_experiment(self, spec: Any, field: str) -> None:
+        """Require an agent that trains from nothing.
+
+        Raises:
+            ValueError: if the experiment has another.
+        """
+        if spec.agent.is_classical or spec.agent.is_tuned:
+            raise ValueError(f"{field}: a curriculum trains from nothing in stages, but {spec.agent.kind} does not")
+
+    def documents(self, document: dict[str, Any]) -> list[dict[str, Any]]:
+        """Documents of the stages before the experiment's own.
+
+        Raises:
+            ValueError: if the document has no such field, or it may not vary.
+        """
+        stages = []
+        for values in self.stages:
+            stage = {**document, "design": {"kind": "walk_forward"}}
+            for path, value in values.items():
+                if path.partition(".")[0] not in STAGED:
+                    raise ValueError(f"design.stages: a stage varies environment and agent, but found {path}; drop it")
+                stage = replace_value(stage, path.split("."), value, field="design.stages")
+            stages.append(stage)
+        return stages
+
+
 ExperimentDesign = Annotated[
-    BasicDesign | WalkForwardDesign | BestOfNDesign | AblationDesign, Field(discriminator="kind"), Family("designs")
+    BasicDesign | WalkForwardDesign | BestOfNDesign | CurriculumDesign | AblationDesign,
+    Field(discriminator="kind"),
+    Family("designs"),
 ]
 
 
-def replace_value(node: Any, parts: Sequence[str], value: Any, path: str = "the experiment") -> Any:
+def replace_value(
+    node: Any, parts: Sequence[str], value: Any, path: str = "the experiment", field: str = "design.field"
+) -> Any:
     """Copy a document with a new value at a path; a new `kind` replaces the whole component.
 
     Raises:
@@ -149,10 +195,10 @@ def replace_value(node: Any, parts: Sequence[str], value: Any, path: str = "the 
         names = sorted(map(str, inside))
         known = f"has {', '.join(names)}" if names else f"is {format_value(node)}"
         near = suggest(here, names) or "; name a field that is there"
-        raise ValueError(f"design.field: there is no field {here!r}, since {path} {known}{near}")
+        raise ValueError(f"{field}: there is no field {here!r}, since {path} {known}{near}")
     if parts == ["kind"]:
         return node if inside["kind"] == value else {"kind": value}
-    inside[key] = replace_value(inside[key], rest, value, here if path == "the experiment" else f"{path}.{here}")
+    inside[key] = replace_value(inside[key], rest, value, here if path == "the experiment" else f"{path}.{here}", field)
     return list(inside.values()) if isinstance(node, list) else inside
 
 

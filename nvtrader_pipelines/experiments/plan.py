@@ -20,7 +20,7 @@ from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windo
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import PolicyCard
 from nvtrader_pipelines.policies.baselines import AnchorPortfolio
-from nvtrader_pipelines.policies.preference_data import Tuning
+from nvtrader_pipelines.policies.fit import Start
 from nvtrader_pipelines.policies.training import TrainingTask
 
 SURVIVORSHIP = (
@@ -185,7 +185,7 @@ class RunPlan:
         """First and last session held out of a fold's training."""
         return fold.train_last - self.spec.design.validation_sessions + 1, fold.train_last
 
-    def task(self, key: FoldSeed, resume_from: bytes | None = None, tuning: Tuning | None = None) -> TrainingTask:
+    def task(self, key: FoldSeed, resume_from: bytes | None = None, start: Start | None = None) -> TrainingTask:
         """Training task of one fold and seed."""
         spec = self.spec
         window = self.training_window(next(fold for fold in self.folds if fold.index == key[0]))
@@ -197,8 +197,9 @@ class RunPlan:
             agent=spec.agent_of(key[1]),
             sample_rate=spec.training_sample_rate,
             resume_from=resume_from,
-            tuning=tuning,
+            start=start,
             pipeline=spec.pipeline if spec.environment.pipeline else None,
+            stages=tuple((stage.environment, stage.agent_of(key[1])) for stage in spec.stages()),
         )
 
 
@@ -222,7 +223,7 @@ def policy_card(plan: RunPlan, task: TrainingTask, fit: Fit) -> PolicyCard:
         panel_digest=plan.panel_digest,
         warnings=plan.warnings,
         learning_curve=tuple(fit.curve),
-        start=task.tuning.sha256 if task.tuning else "",
+        start=task.start.sha256 if task.start else "",
     )
 
 
@@ -232,7 +233,8 @@ def _require_trainable(plan: RunPlan) -> None:
     Raises:
         ValueError: if a training does not meet one.
     """
-    parts = (*plan.spec.environment.rewards, plan.spec.environment.action)
+    environments = [spec.environment for spec in (plan.spec, *plan.spec.stages())]
+    parts = dict.fromkeys(part for spec in environments for part in (*spec.rewards, spec.action))
     demands = [demand for part in parts if (demand := getattr(part, "require_training", None))]
     for fold in plan.folds if demands else ():
         for require_training in demands:
@@ -287,7 +289,8 @@ def _warnings(plan: RunPlan) -> list[str]:
 
 def _foresight_warnings(spec: ExperimentSpec) -> list[str]:
     """Warning on reward terms that look ahead, if there are any."""
-    kinds = [term.kind for term in spec.environment.rewards if getattr(term, "looks_ahead", False)]
+    rewards = [term for one in (spec, *spec.stages()) for term in one.environment.rewards]
+    kinds = dict.fromkeys(term.kind for term in rewards if getattr(term, "looks_ahead", False))
     return [LOOKS_AHEAD.format(kinds=" and ".join(kinds))] if kinds else []
 
 

@@ -152,7 +152,7 @@ class Runtime:
     def _store_event(self, event: TrainingEvent, training: "TrainingProgress") -> Progress:
         """Store the result of a training event and report progress."""
         task = event.task
-        total = task.agent.total_timesteps
+        total = task.total_timesteps
         key = (task.fold, task.seed)
         key_fields = {"fold": task.fold, "seed": task.seed, "total_timesteps": total}
         name = f"fold {task.fold} seed {task.seed}"

@@ -13,7 +13,13 @@ from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.envs.actions import ResidualAction
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import Splitter, WalkForward
-from nvtrader_pipelines.experiments.designs import AblationDesign, ExperimentDesign, WalkForwardDesign, value_at
+from nvtrader_pipelines.experiments.designs import (
+    AblationDesign,
+    CurriculumDesign,
+    ExperimentDesign,
+    WalkForwardDesign,
+    value_at,
+)
 from nvtrader_pipelines.market.features import FEATURES, Feature
 from nvtrader_pipelines.market.sources.delivery import SourceName
 from nvtrader_pipelines.policies.agents import Agent, PpoAgent
@@ -117,7 +123,8 @@ class ExperimentSpec(Component):
 
     @model_validator(mode="after")
     def _variants_are_valid(self) -> Self:
-        """Build every variant of an ablation, and store values as the field parses them."""
+        """Build the stages of a curriculum and the variants of an ablation, whose values the field parses."""
+        self.stages()
         if isinstance(self.design, AblationDesign):
             path = self.design.field
             values = tuple(value_at(whole_document(variant), path) for variant in self.variants())
@@ -138,14 +145,33 @@ class ExperimentSpec(Component):
         if not isinstance(self.design, AblationDesign):
             return (self,)
         documents = self.design.documents(whole_document(self))
-        return tuple(self._variant(*value) for value in zip(self.design.values, documents, strict=True))
+        return tuple(self._variant("values", *value) for value in zip(self.design.values, documents, strict=True))
 
-    @classmethod
-    def _variant(cls, value: Any, document: dict[str, Any]) -> Self:
+    def stages(self) -> tuple[Self, ...]:
+        """Experiments that a curriculum trains before this one; of other designs, none.
+
+        Raises:
+            ValueError: if a stage is not a valid experiment, or has another network.
+        """
+        if not isinstance(self.design, CurriculumDesign):
+            return ()
+        documents = self.design.documents(whole_document(self))
+        stages = tuple(self._variant("stages", *stage) for stage in zip(self.design.stages, documents, strict=True))
+        for values, stage in zip(self.design.stages, stages, strict=True):
+            if _network(stage) != _network(self):
+                raise ValueError(
+                    "design.stages: a stage goes on with the network of the one before, so agent.kind, agent.backbone, "
+                    f"environment.action, .observation and .lookback must stay, but found {values}; drop them there"
+                )
+        return stages
+
+    def _variant(self, field: str, value: Any, document: dict[str, Any]) -> Self:
         try:
-            return cls.model_validate(document)
+            return type(self).model_validate(document)
         except ValidationError as error:
-            raise ValueError(f"design.values: {value!r} makes no valid experiment: {explain(error, cls)}") from error
+            raise ValueError(
+                f"design.{field}: {value!r} makes no valid experiment: {explain(error, type(self))}"
+            ) from error
 
     @property
     def all_baselines(self) -> tuple[Baseline, ...]:
@@ -166,3 +192,10 @@ class ExperimentSpec(Component):
     def partition_key(self) -> str:
         """`name@hash8`: the experiment's partition."""
         return f"{self.name}@{short_id(self.spec_hash)}"
+
+
+def _network(spec: ExperimentSpec) -> tuple[Any, ...]:
+    """What decides the networks of an experiment's policies."""
+    agents, environment = [spec.agent_of(seed) for seed in spec.seeds], spec.environment
+    heads = [(agent.kind, getattr(agent, "backbone", None)) for agent in agents]
+    return *heads, environment.action, environment.observation, environment.lookback

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from nvtrader_pipelines.envs.observations import ObservationScaler
-from nvtrader_pipelines.policies.preference_data import Tuning
 from nvtrader_pipelines.policies.rollout_tables import PREFERENCE_EPOCH, STEP
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 
@@ -31,14 +30,23 @@ def _ignore(_: object) -> None:
 
 
 @dataclass(frozen=True, eq=False)
+class Start:
+    """Policy that a training starts from, in place of random weights."""
+
+    scaler: ObservationScaler
+    tensors: bytes  # safetensors
+    sha256: str  # of its file; empty without one
+
+
+@dataclass(frozen=True, eq=False)
 class TrainingHooks:
-    """Callbacks, checkpoint and sampling rate of a training, which change no policy; what it tunes, its pipeline."""
+    """Callbacks, checkpoint and sampling rate of a training, which change no policy; its start, its pipeline."""
 
     report: Callable[[TrainingPoint], None] = _ignore
     checkpoint: Callable[[bytes], None] | None = None  # receives a checkpoint at each tenth of the training
     resume_from: bytes | None = None  # a checkpoint
     sample_rate: float = 0.0  # share of training episodes whose steps are recorded
-    tuning: Tuning | None = None  # of an agent that tunes a policy
+    start: Start | None = None  # with pairs, of an agent that tunes a policy
     pipeline: WeightPipeline | None = None  # between actions and weights, where the environment asks for one
 
 
@@ -48,7 +56,7 @@ class Fit:
 
     tensors: "dict[str, torch.Tensor]"
     scaler: ObservationScaler
-    curve: list[CurvePoint]  # at most CURVE_POINTS
+    curve: list[CurvePoint]  # at most CURVE_POINTS of each stage
     rollouts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=STEP))
     epochs: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=PREFERENCE_EPOCH))
 

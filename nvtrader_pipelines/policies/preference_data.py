@@ -6,7 +6,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.envs.observations import ObservationScaler
+from nvtrader_pipelines.policies.fit import Start
 
 FloatArray = NDArray[np.float64]
 
@@ -33,10 +33,7 @@ class PreferenceData:
 
 
 @dataclass(frozen=True, eq=False)
-class Tuning:
+class Tuning(Start):
     """What a policy is tuned by: the policy that it starts from, and the pairs."""
 
-    scaler: ObservationScaler
-    tensors: bytes  # of the starting policy, safetensors
-    sha256: str  # of its file
     pairs: PreferenceData

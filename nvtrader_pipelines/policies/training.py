@@ -9,7 +9,7 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.look_ahead import cut_after
 from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows
 from nvtrader_pipelines.policies.agents import Agent, Fit, TrainingHooks, TrainingPoint
-from nvtrader_pipelines.policies.preference_data import Tuning
+from nvtrader_pipelines.policies.fit import CurvePoint, Start
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 
 
@@ -24,8 +24,14 @@ class TrainingTask:
     agent: Agent  # of an ensemble, the member of this seed
     sample_rate: float = 0.0  # share of training episodes whose steps are recorded
     resume_from: bytes | None = None  # a checkpoint; an unusable one is ignored
-    tuning: Tuning | None = None  # of an agent that tunes a policy
+    start: Start | None = None  # with pairs, of an agent that tunes a policy
     pipeline: WeightPipeline | None = None  # of an environment that asks for one
+    stages: tuple[tuple[EnvSpec, Agent], ...] = ()  # trained before, each from the tensors of the one before
+
+    @property
+    def total_timesteps(self) -> int:
+        """Steps of the training and of its stages."""
+        return sum(agent.total_timesteps for _, agent in self.stages) + self.agent.total_timesteps
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,9 +92,23 @@ def _train(task: TrainingTask, panel: MarketPanel) -> tuple[Fit, bytes]:
 
 
 def _fit(panel: MarketPanel, task: TrainingTask, send: Callable[[TrainingPoint | bytes], None]) -> Fit:
-    hooks = TrainingHooks(send, send, task.resume_from, task.sample_rate, task.tuning, task.pipeline)
+    from safetensors.torch import save
+
     known = cut_after(panel, normalize_windows(task.window)[-1][1])  # no agent sees sessions after its training
-    return task.agent.train(known, task.environment, task.window, task.seed, hooks)
+    n_before, curve, start = 0, list[CurvePoint](), task.start
+
+    def report(point: TrainingPoint) -> None:
+        send(point._replace(timesteps=n_before + point.timesteps))
+
+    for environment, agent in task.stages:  # without checkpoints: what resumes trains them again, to equal bytes
+        hooks = TrainingHooks(report, start=start, pipeline=task.pipeline)
+        stage = agent.train(known, environment, task.window, task.seed, hooks)
+        curve += [(n_before + timesteps, reward) for timesteps, reward in stage.curve]
+        start, n_before = Start(stage.scaler, save(stage.tensors), ""), n_before + agent.total_timesteps
+    hooks = TrainingHooks(report, send, task.resume_from, task.sample_rate, start, task.pipeline)
+    fit = task.agent.train(known, task.environment, task.window, task.seed, hooks)
+    curve += [(n_before + timesteps, reward) for timesteps, reward in fit.curve]
+    return replace(fit, curve=curve)
 
 
 def train_all(

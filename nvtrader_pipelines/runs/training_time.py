@@ -50,7 +50,7 @@ class TrainingEstimate:
 def estimate_training(store: Store, plans: Sequence[RunPlan]) -> TrainingEstimate | None:
     """Estimate the training of an experiment from its plans; None if its agent does not learn."""
     spec = plans[0].spec
-    timesteps = sum(plan.spec.agent_of(seed).total_timesteps for plan in plans for _, seed in plan.keys)
+    timesteps = sum(plan.task(key).total_timesteps for plan in plans for key in plan.keys)
     if not timesteps:
         return None
     measured = measured_pace(store.ledger, spec.agent.kind)

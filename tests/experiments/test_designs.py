@@ -7,17 +7,20 @@ from pydantic import ValidationError
 
 from nvtrader_pipelines.components.component import canonical_json
 from nvtrader_pipelines.evaluation.splits import Fold
+from nvtrader_pipelines.experiments.code_digest import classes_of
 from nvtrader_pipelines.experiments.designs import (
     AblationDesign,
     BasicDesign,
     BestOfNDesign,
+    CurriculumDesign,
     WalkForwardDesign,
     labels,
     leaves,
 )
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.policies.agents import PpoAgent, SacAgent
+from nvtrader_pipelines.policies.agents import DpoAgent, PpoAgent, SacAgent
 from nvtrader_pipelines.policies.backbones import MlpBackbone, TransformerBackbone
+from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.portfolio.pipeline.limits import GrossExposure, NetExposure, PositionCap
 
@@ -30,7 +33,7 @@ def ablation(field, values, **fields):
 
 def test_basic_runs_the_last_fold_and_the_others_run_all():
     assert list(BasicDesign().folds(FOLDS)) == FOLDS[-1:]
-    for design in (WalkForwardDesign(), BestOfNDesign()):
+    for design in (WalkForwardDesign(), BestOfNDesign(), CurriculumDesign()):
         assert list(design.folds(FOLDS)) == FOLDS
 
 
@@ -52,6 +55,40 @@ def test_an_ablation_varies_one_field_and_nothing_else():
         expected = plain.model_copy(update={"name": variant.name, "agent": PpoAgent(gamma=gamma)})
         assert variant == expected
     assert [variant.name for variant in spec.variants()] == ["base-gamma-0-5", "base-gamma-0-9"]
+
+
+def test_a_curriculum_varies_environment_and_agent_before_the_experiment_itself():
+    values = {"environment.rewards": [{"kind": "hindsight"}], "environment.turnover_cost_bps": 0, "agent.gamma": 0.5}
+    spec = ExperimentSpec(name="base", design=CurriculumDesign(stages=(values, {"agent.total_timesteps": 1000})))
+    first, second = spec.stages()
+    assert (first.environment.turnover_cost_bps, first.agent) == (0.0, PpoAgent(gamma=0.5))
+    assert (second.environment, second.agent) == (spec.environment, PpoAgent(total_timesteps=1000))
+    assert {"Hindsight", "LogGrowth"} <= {part.__name__ for part in classes_of(spec)}
+    assert ExperimentSpec.model_validate_json(spec.model_dump_json()).spec_hash == spec.spec_hash
+
+
+@pytest.mark.parametrize(
+    "stage",
+    [
+        {"market.source": "coins"},
+        {"agent.kind": "a2c"},
+        {"agent.backbone.hidden": [8]},
+        {"environment.lookback": 30},
+        {"environment.action.bound": 1.0},
+        {"environment": {"lookback": 30}},
+        {"agent.learning_rate": 5.0},
+        {"agent.depth": 3},
+    ],
+)
+def test_a_stage_with_another_network_or_an_invalid_value_is_refused(stage):
+    with pytest.raises(ValidationError, match="design"):
+        ExperimentSpec(name="base", design=CurriculumDesign(stages=(stage,)))
+
+
+@pytest.mark.parametrize("agent", [EqualWeight(), DpoAgent()])
+def test_a_curriculum_of_an_agent_that_does_not_train_from_nothing_is_refused(agent):
+    with pytest.raises(ValidationError, match="from nothing"):
+        ExperimentSpec(name="base", agent=agent, design=CurriculumDesign())
 
 
 def test_a_path_goes_into_lists():

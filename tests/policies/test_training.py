@@ -1,10 +1,13 @@
 import time
+from dataclasses import replace
 
 import psutil
 import pytest
+from safetensors.torch import save
 
 from nvtrader_pipelines.components.executor import WorkerEndedError
 from nvtrader_pipelines.policies.agents import TrainingHooks
+from nvtrader_pipelines.policies.fit import Start
 from nvtrader_pipelines.policies.training import (
     Checkpointed,
     Finished,
@@ -19,6 +22,7 @@ pytestmark = pytest.mark.slow
 
 PANEL = synthetic_panel(160, 3)
 LONG = endless(AGENT)
+COSTLESS = SPEC.model_copy(update={"turnover_cost_bps": 0.0})
 SLICED = AGENT.model_copy(update={"total_timesteps": 1280})  # ten rollouts
 
 
@@ -88,6 +92,22 @@ def test_task_with_an_unusable_checkpoint_starts_again():
     events = list(train_all(PANEL, [task_of(0, SLICED, resume_from=b"damaged")], 1))
     assert len([event for event in events if isinstance(event, Stepped)]) == 10
     assert_same(events[-1].fit, whole)
+
+
+def test_stages_train_from_the_tensors_before_and_count_their_steps():
+    task = task_of(0, SLICED, stages=((COSTLESS, AGENT), (SPEC, AGENT)))
+    events = list(train_all(PANEL, [task], 1))
+    start = None
+    for agent, spec in ((AGENT, COSTLESS), (AGENT, SPEC), (SLICED, SPEC)):
+        fit = agent.train(PANEL, spec, WINDOW, 0, TrainingHooks(start=start))
+        start = Start(fit.scaler, save(fit.tensors), "")
+    assert bits(events[-1].fit) == bits(fit)
+    timesteps = [event.timesteps for event in events if isinstance(event, Stepped)]
+    assert timesteps == [128, 256, 384, 512, *range(640, 1793, 128)] == [n for n, _ in events[-1].fit.curve]
+    assert task.total_timesteps == timesteps[-1]
+    checkpoint = next(event.content for event in events if isinstance(event, Checkpointed))
+    resumed = list(train_all(PANEL, [replace(task, resume_from=checkpoint)], 1))
+    assert_same(resumed[-1].fit, events[-1].fit)
 
 
 def test_nothing_to_train_starts_nothing():

@@ -82,9 +82,9 @@ class DpoAgent(DpoSettings):
         return training.best_policy(), training.log
 
     def _tuning(self, hooks: TrainingHooks) -> Tuning:
-        if hooks.tuning is None:
+        if not isinstance(hooks.start, Tuning):
             raise ValueError(
                 "dpo tunes the policies of a run by its preference pairs, but this training has none; start it with "
                 "`nvtrader preferences train`"
             )
-        return hooks.tuning
+        return hooks.start

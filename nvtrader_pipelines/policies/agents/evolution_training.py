@@ -54,7 +54,7 @@ class EvolutionTraining:
         self.log = TrainingLog(hooks, simulation, agent.total_timesteps, seed)
         spaces = observation_space(simulation), action_space(simulation)
         self._policy = agent.network(simulation.builder.layout, *spaces)
-        agent.prepare(self._policy, simulation, seed)
+        agent.prepare(self._policy, simulation, seed, hooks.start)
         self._policy.set_training_mode(False)
         self._actor = Actor(self._policy)
         self._searched = self._actor.searched(torch.as_tensor(simulation.observe()))

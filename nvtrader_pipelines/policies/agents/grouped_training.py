@@ -40,7 +40,7 @@ class GroupedTraining:
         policy_class, policy_kwargs = agent.policy(simulation.builder.layout)
         spaces = observation_space(simulation), action_space(simulation)
         self.policy = policy_class(*spaces, agent.schedule(), **policy_kwargs)
-        agent.prepare(self.policy, simulation, seed)
+        agent.prepare(self.policy, simulation, seed, hooks.start)
         self._agent, self._simulation = agent, simulation
         self._generator = np.random.default_rng([seed, GROUPS])
         if hooks.resume_from is not None:

@@ -16,7 +16,7 @@ from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windo
 from nvtrader_pipelines.policies.agents.demeaning import demean_panel
 from nvtrader_pipelines.policies.backbones import Backbone, MlpBackbone
 from nvtrader_pipelines.policies.backbones.backbone import ExtractorBackbone, TrainingHistory
-from nvtrader_pipelines.policies.fit import DEFAULT_HOOKS, Fit, TrainingHooks
+from nvtrader_pipelines.policies.fit import DEFAULT_HOOKS, Fit, Start, TrainingHooks
 from nvtrader_pipelines.policies.policy import BaseAgent
 
 if TYPE_CHECKING:
@@ -150,12 +150,12 @@ class Learner(BaseAgent):
         panel: MarketPanel,
         env: EnvSpec,
         windows: Sequence[Window],
-        hooks: TrainingHooks,  # noqa: ARG002 - of an agent that tunes a policy
+        hooks: TrainingHooks,
     ) -> ObservationScaler:
-        """Fit the scaler of observations to the training windows."""
+        """Fit the scaler of observations to the training windows, or take that of the policy it starts from."""
         from nvtrader_pipelines.envs.simulation import fit_scaler
 
-        return fit_scaler(panel, env.observation, windows)
+        return hooks.start.scaler if hooks.start else fit_scaler(panel, env.observation, windows)
 
     @property
     @abstractmethod
@@ -193,10 +193,21 @@ class Learner(BaseAgent):
         first, final = self.learning_rate, self.final_learning_rate
         return lambda remaining: first * (final + (1.0 - final) * max(0.0, remaining))  # the last rollout may overshoot
 
-    def prepare(self, policy: "BasePolicy", simulation: "PortfolioSimulation", seed: int) -> None:
-        """Let the backbone pretrain on the training windows."""
-        import torch
+    def prepare(self, policy: "BasePolicy", simulation: "PortfolioSimulation", seed: int, start: Start | None) -> None:
+        """Load the tensors of a start, or let the backbone pretrain on the training windows.
 
+        Raises:
+            ValueError: if the tensors do not fit the network.
+        """
+        import torch
+        from safetensors.torch import load
+
+        if start is not None:
+            try:
+                policy.load_state_dict(load(start.tensors))
+            except RuntimeError as error:
+                raise ValueError(f"a training must start from a policy of its own network, but {error}") from error
+            return
         sessions = simulation.sessions
         weights = np.zeros((len(sessions), len(simulation.panel.symbols) + 1))
         weights[:, -1] = 1.0

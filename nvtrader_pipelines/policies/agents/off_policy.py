@@ -116,7 +116,7 @@ class ReplayLearner(ReplaySettings):
         algorithm = self.prioritized_algorithm if self.replay.is_prioritized else self.algorithm
         model = algorithm(self.policy_class, env, policy_kwargs=policy_kwargs, seed=seed, device="cpu", **settings)
         policy = cast("Network", model.policy)
-        self.prepare(policy, simulation, seed)
+        self.prepare(policy, simulation, seed, hooks.start)
         return policy, learn(model, env, self.total_timesteps, hooks, seed)
 
     def policy(self, layout: ObservationLayout) -> "tuple[type[Network], dict[str, Any]]":

@@ -120,7 +120,7 @@ class RolloutLearner(Learner):
         policy_class, policy_kwargs = self.policy(simulation.builder.layout)
         common = {"policy_kwargs": policy_kwargs, "seed": seed, "device": "cpu"}
         model = self.algorithm(cast("type[ActorCriticPolicy]", policy_class), env, **common, **self.settings())
-        self.prepare(model.policy, simulation, seed)
+        self.prepare(model.policy, simulation, seed, hooks.start)
         log = learn(model, env, self.total_timesteps, hooks, seed, self.entropy_schedule)
         return model.policy, log
 

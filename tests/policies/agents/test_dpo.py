@@ -58,7 +58,7 @@ def judged_pairs(spec=SPEC, flips=0.0, seed=0):
 
 def tune(start, pairs, agent=AGENT, spec=SPEC, **hooks):
     tuning = Tuning(start.scaler, save(start.tensors), "0" * 64, pairs)
-    return agent.train(PANEL, spec, WINDOW, 0, TrainingHooks(tuning=tuning, **hooks))
+    return agent.train(PANEL, spec, WINDOW, 0, TrainingHooks(start=tuning, **hooks))
 
 
 def mean_utility(fit, spec):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from pydantic import ValidationError
+from safetensors.torch import save
 from torch.distributions import Distribution
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
@@ -19,6 +20,7 @@ from nvtrader_pipelines.policies.agents.evolution import EvolutionLearner
 from nvtrader_pipelines.policies.agents.learner import EVERY_BACKBONE, EXTRACTORS
 from nvtrader_pipelines.policies.agents.off_policy import ReplayLearner
 from nvtrader_pipelines.policies.backbones import AutoencoderBackbone, Backbone, MlpBackbone, SharedAssetBackbone
+from nvtrader_pipelines.policies.fit import Start
 from nvtrader_pipelines.policies.learned import open_policy
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
 from tests.contracts.families import members
@@ -51,6 +53,22 @@ def test_training_depends_on_its_seed_and_on_no_earlier_training(case, spec, age
     assert bits(first) == bits(second)
     assert first.curve == second.curve
     assert bits(first) != bits(other)
+
+
+@pytest.mark.slow
+@EVERY_CASE
+def test_training_from_a_start_begins_with_its_tensors_and_scaler(case, spec, agent):
+    barely = agent.model_copy(update={"total_timesteps": 1, "learning_rate": 1e-12})
+    before = fitted(case, 0)
+    starts = None, Start(before.scaler.model_copy(), save(before.tensors), "")
+    anew, fit = (barely.train(PANEL, spec, WINDOW, 1, TrainingHooks(start=start)) for start in starts)
+    assert fit.scaler is starts[1].scaler
+    learned = [name for name, tensor in before.tensors.items() if not torch.equal(tensor, anew.tensors[name])]
+    distance, whole = (
+        sum((one[name] - before.tensors[name]).float().norm() for name in learned)
+        for one in (fit.tensors, anew.tensors)
+    )
+    assert distance < 0.3 * whole  # a generation of candidates moves by its spread
 
 
 @pytest.mark.slow
