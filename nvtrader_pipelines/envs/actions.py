@@ -1,6 +1,6 @@
 """Actions: maps from raw actions to target weights of the names and cash."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
@@ -28,6 +28,10 @@ class ActionMap(Protocol):
     def __call__(self, actions: NDArray[np.floating], t: NDArray[np.int64]) -> FloatArray:
         """Return rows that sum to 1, with weight on eligible names only."""
         ...
+
+
+# raw actions (n, A), sessions (n,), held weights (n, N+1) and equity (n,), 1 at the opening, to target weights
+AccountMap = Callable[[NDArray[np.floating], NDArray[np.int64], FloatArray, FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,15 @@ class ResidualAction(Component):
         return Logits(np.column_stack([names, exposure]), is_reachable)
 
 
-class _LeveredAction(Component):
+class _UninvertedAction(Component):
+    """Action whose map is not inverted."""
+
+    def logits(self, panel: MarketPanel, weights: FloatArray, t: NDArray[np.int64]) -> Logits:  # noqa: ARG002
+        """Raise: these maps are not inverted."""
+        raise ValueError(NOT_INVERTED)
+
+
+class _LeveredAction(_UninvertedAction):
     """Action of an account that may borrow or sell short."""
 
     is_levered: ClassVar[bool] = True
@@ -166,10 +178,6 @@ class _LeveredAction(Component):
                     f"{field}: {kind} has a {limit} of {most:g}, but pipeline.risk_limits.{limit} is "
                     f"{getattr(limits, limit):g} and would cut it away; raise the limit"
                 )
-
-    def logits(self, panel: MarketPanel, weights: FloatArray, t: NDArray[np.int64]) -> Logits:  # noqa: ARG002
-        """Raise: these maps are not inverted."""
-        raise ValueError(NOT_INVERTED)
 
 
 class LeveredSimplexAction(_LeveredAction):
@@ -270,7 +278,7 @@ class LongShortAction(_LeveredAction):
         return target_weights
 
 
-class ChoiceAction(Component):
+class ChoiceAction(_UninvertedAction):
     """Choice of one portfolio: cash, 1/N, or one tilted to the names that a descriptor of the past window favors.
 
     Descriptors: mean return (`ar`), Sharpe ratio (`sr`), share of gains (`wr`), maximum drawdown, the smaller the
@@ -313,13 +321,73 @@ class ChoiceAction(Component):
         """Return the map for one panel; computes the portfolios once."""
         return ChoiceMap(panel, self.choices, self.window)
 
-    def logits(self, panel: MarketPanel, weights: FloatArray, t: NDArray[np.int64]) -> Logits:  # noqa: ARG002
-        """Raise: this map is not inverted."""
-        raise ValueError(NOT_INVERTED)
+
+class ShareTradesAction(_UninvertedAction):
+    """Whole shares of each name to buy or sell at the observed close: `hmax` times the action, cut to an integer.
+
+    Sales come first, then purchases while cash lasts, the largest order first; a name that is not eligible is not
+    traded. Shares are of adjusted closes. A name without a price pays its part of a cost in shares, and limits or an
+    average of seeds change targets; what this leaves of a share is sold last.
+
+    Source: FinRL's StockTrading (Liu et al. 2020). Its cost leaves the cash; here, all positions pay that of the trade
+    to weights after costs, which is more by at most the square of the rate times the traded value.
+    """
+
+    needs_account: ClassVar[bool] = True
+    aliases: ClassVar[tuple[str, ...]] = ("StockTradingEnv",)
+
+    kind: Literal["share_trades"] = "share_trades"
+    hmax: Annotated[int, Field(ge=1, le=1_000_000)] = 100  # most shares of one name in one decision
+    capital: PositiveFloat = 1_000_000.0  # of an account at its opening, in the currency of the prices
+
+    def require_experiment(self, spec: Any, field: str) -> None:
+        """Require the price of a share, a fill at it, one rate of cost, and an allocator that keeps the weights.
+
+        Raises:
+            ValueError: if the experiment has others.
+        """
+        self._require_environment(spec.environment)
+        allocator, features = spec.pipeline.allocator.kind, [feature.kind for feature in spec.market.features]
+        if "adjusted_close" not in features or allocator != "policy_action":
+            raise ValueError(
+                f"{field}: share_trades needs adjusted_close, the price of a share, among market.features and the "
+                f"pipeline.allocator policy_action, which keeps shares whole, but they are {features} and {allocator}; "
+                "change them"
+            )
+
+    def require_training(self, panel: MarketPanel, windows: Sequence[Window]) -> None:
+        """Raise a ValueError if the capital buys no share at a session of the training windows."""
+        cheapest = np.where(panel.eligible, panel.feature("adjusted_close"), np.inf).min(axis=1)
+        is_stuck = window_mask(windows, len(cheapest)) & np.isfinite(cheapest) & (cheapest > self.capital)
+        if is_stuck.any():
+            raise ValueError(
+                f"environment.action.capital must buy a share at every session of a training, but is {self.capital:g}, "
+                f"and the cheapest of {panel.sessions[is_stuck.argmax()]} costs {cheapest[is_stuck.argmax()]:g}; "
+                "raise it"
+            )
+
+    def size(self, n_symbols: int) -> ActionSize:
+        """Box with one share of `hmax` per name."""
+        return ActionSize(length=n_symbols, bound=1.0)
+
+    def start(self, panel: MarketPanel, environment: Any) -> AccountMap:
+        """Return the map for one panel, at the costs of the environment, an `EnvSpec`."""
+        from nvtrader_pipelines.envs.share_trades import start_share_trades
+
+        self._require_environment(environment)
+        return start_share_trades(panel, self.hmax, self.capital, environment.turnover_cost_bps * 1e-4)
+
+    def _require_environment(self, environment: Any) -> None:
+        if environment.fill != "same_close" or environment.costs:
+            raise ValueError(
+                "environment.action: share_trades fills at the close that it observes, since another price makes "
+                f"fractions of shares, and pays turnover_cost_bps alone, but environment.fill is {environment.fill} "
+                f"and environment.costs are {[model.kind for model in environment.costs]}; use same_close without costs"
+            )
 
 
 Action = Annotated[
-    SimplexAction | ResidualAction | LeveredSimplexAction | LongShortAction | ChoiceAction,
+    SimplexAction | ResidualAction | LeveredSimplexAction | LongShortAction | ChoiceAction | ShareTradesAction,
     Field(discriminator="kind"),
     Family("actions"),
 ]

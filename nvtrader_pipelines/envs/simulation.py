@@ -74,7 +74,7 @@ class PortfolioSimulation:
         self.episode_rewards = np.zeros(n_portfolios)  # unshaped, for `stop_properly`
         scaler = fit_scaler(panel, spec.observation, self.stretches) if scaler is None else scaler
         self.builder = spec.observation.start(panel, scaler, spec.lookback)
-        self._to_weights = spec.action.start(panel)
+        self._to_weights = spec.start_action(panel)
         self._pipeline = _start_pipeline(panel, self.stretches, pipeline) if spec.pipeline else None
 
     def reset(self, portfolios: Sequence[int], generators: Sequence[np.random.Generator]) -> None:
@@ -99,7 +99,8 @@ class PortfolioSimulation:
     def step(self, actions: NDArray[np.floating]) -> Step:
         """Trade every portfolio to its action's weights and hold to the next decision."""
         accounts = self.accounts
-        target, is_trading, cut, penalties = self._to_weights(actions, accounts.t), self._all_trade, None, None
+        target = self._to_weights(actions, accounts.t, accounts.weights, accounts.equity)
+        is_trading, cut, penalties = self._all_trade, None, None
         if self._pipeline is not None:
             target, is_trading, cut, penalties = _run_pipeline(
                 self._pipeline, target, accounts, self.panel, self.spec.rebal_freq
@@ -150,8 +151,8 @@ class PortfolioSimulation:
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Whether each portfolio may hold each choice of a discrete action, (n, A)."""
-        assert isinstance(self._to_weights, ChoiceMap)
-        return self._to_weights.allowed[self.accounts.t]
+        assert isinstance(self._to_weights.map, ChoiceMap)
+        return self._to_weights.map.allowed[self.accounts.t]
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Copies of all arrays that the next step depends on, with a row per portfolio."""

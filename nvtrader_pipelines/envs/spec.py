@@ -1,9 +1,11 @@
 """Spec of the environment: its parameters and components."""
 
 import operator
-from typing import Annotated, Self
+from dataclasses import dataclass
+from typing import Annotated, Any, Self, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from nvtrader_pipelines.components.component import Component
@@ -12,8 +14,27 @@ from nvtrader_pipelines.envs.fill_timing import FillTiming
 from nvtrader_pipelines.envs.observations import LookbackObservation, Observation
 from nvtrader_pipelines.envs.rewards import CvarExcess, LogGrowth, RewardTerm, VolatilityPenalty
 from nvtrader_pipelines.envs.terminations import StopProperly, Termination
+from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.costs import CostModel, ProportionalCost
 from nvtrader_pipelines.portfolio.financing import STANDARD_FINANCING, FinancingModel
+
+
+@dataclass(frozen=True)
+class StartedAction:
+    """Action on one panel, called with the accounts, which only some maps ask for."""
+
+    map: Any  # an `AccountMap` if it needs the account, else an `ActionMap`
+    needs_account: bool
+
+    def __call__(
+        self,
+        actions: NDArray[np.floating],
+        t: NDArray[np.int64],
+        weights: NDArray[np.float64],
+        equity: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return targets as an `ActionMap`, given held weights (n, N+1) and equity (n,), 1 at the opening."""
+        return self.map(actions, t, weights, equity) if self.needs_account else self.map(actions, t)
 
 
 class EnvSpec(Component):
@@ -86,3 +107,8 @@ class EnvSpec(Component):
         """All terms of the reward, including that of `vol_penalty`."""
         penalty = (VolatilityPenalty(weight=self.vol_penalty),) if self.vol_penalty > 0.0 else ()
         return (*self.rewards, *penalty)
+
+    def start_action(self, panel: MarketPanel) -> StartedAction:
+        """Start the action on one panel; one that needs the account is given the environment, for its costs."""
+        needs_account, start = getattr(self.action, "needs_account", False), cast("Any", self.action.start)
+        return StartedAction(start(panel, self) if needs_account else start(panel), needs_account)

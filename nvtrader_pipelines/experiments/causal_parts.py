@@ -76,7 +76,8 @@ def _outcomes(spec: ExperimentSpec, panel: MarketPanel, t: int) -> Iterator[tupl
         yield f"reward of step {number}", step.reward
         yield f"observation after step {number}", step.observation
     now = np.full(N_PORTFOLIOS, t)
-    weights = env.action.start(panel)(generator.normal(0.0, 2.0, (N_PORTFOLIOS, length)), now)
+    held, equity = simulation.accounts.weights, simulation.accounts.equity
+    weights = env.start_action(panel)(generator.normal(0.0, 2.0, (N_PORTFOLIOS, length)), now, held, equity)
     yield "target", weights
     yield "cost of the next fill", total_cost(env.cost_models, panel)(weights[:, :-1], now + 1)
     proposal, rules = simulation.accounts.weights[0], [spec.agent, *spec.all_baselines]

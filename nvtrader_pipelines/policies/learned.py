@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from nvtrader_pipelines.envs.account import Account
-from nvtrader_pipelines.envs.actions import ActionMap
 from nvtrader_pipelines.envs.observations import ObservationBuilder, ObservationScaler
 from nvtrader_pipelines.envs.observations.builder import AccountView
-from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.envs.spec import EnvSpec, StartedAction
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, PolicyCard
@@ -24,7 +23,7 @@ class Interface(NamedTuple):
     """Observations of a panel for a network, and the map from its actions to weights."""
 
     builder: ObservationBuilder
-    weights: ActionMap
+    weights: StartedAction
 
 
 Interfaces = dict[tuple[EnvSpec, ObservationScaler], Interface]  # of one panel
@@ -68,7 +67,7 @@ def _interface(card: PolicyCard, panel: MarketPanel, shared: Interfaces) -> Inte
     key = (environment, card.scaler)
     if key not in shared:
         builder = environment.observation.start(panel, card.scaler, environment.lookback)
-        shared[key] = Interface(builder, environment.action.start(panel))
+        shared[key] = Interface(builder, environment.start_action(panel))
     return shared[key]
 
 
@@ -138,7 +137,8 @@ class LearnedPolicy:
             )
         self._state, self._decided_at = output.state, t
         raw = np.clip(output.action, -self._bound, self._bound)
-        target, observed = self._map(raw[None, :], index)[0], int(observation_hashes(observation)[0])
+        target = self._map(raw[None, :], index, view.weights, np.array([account.equity]))[0]
+        observed = int(observation_hashes(observation)[0])
         if not self._with_estimates:
             return Decision(target=target, observation_hash=observed)
         return Decision(

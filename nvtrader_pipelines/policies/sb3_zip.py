@@ -17,10 +17,9 @@ from stable_baselines3.td3.policies import TD3Policy
 from torch import Tensor, nn
 
 from nvtrader_pipelines.envs.account import Account
-from nvtrader_pipelines.envs.actions import ActionMap
 from nvtrader_pipelines.envs.observations import ObservationBuilder, ObservationScaler
 from nvtrader_pipelines.envs.observations.builder import AccountView
-from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.envs.spec import EnvSpec, StartedAction
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.archive import PolicyArchiveError
 from nvtrader_pipelines.policies.policy import Decision
@@ -162,7 +161,7 @@ def _make_zip(tensors: Tensors, version: str, data: Any, sha256: str) -> Sb3Zip:
 class Sb3Policy:
     """Policy of a Stable-Baselines3 network: the deterministic action of `model.predict`, as weights."""
 
-    def __init__(self, network: BasePolicy, builder: ObservationBuilder, weights: ActionMap) -> None:
+    def __init__(self, network: BasePolicy, builder: ObservationBuilder, weights: StartedAction) -> None:
         self._network, self._builder, self._map = network, builder, weights
 
     def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:  # noqa: ARG002 (Policy's signature)
@@ -170,7 +169,8 @@ class Sb3Policy:
         at = np.array([t])
         view = AccountView(account.weights[None, :], np.array([account.drawdown]))
         action, _ = self._network.predict(self._builder.observe(at, view), deterministic=True)
-        return Decision(target=self._map(action, at)[0], action=action[0])
+        target = self._map(action, at, view.weights, np.array([account.equity]))[0]
+        return Decision(target=target, action=action[0])
 
 
 def open_sb3(
@@ -212,7 +212,7 @@ def open_sb3(
             f"({_format_error(error)}); name the algorithm that trained it, without a custom extractor"
         ) from error
     network.set_training_mode(False)
-    return Sb3Policy(network, builder, environment.action.start(panel))
+    return Sb3Policy(network, builder, environment.start_action(panel))
 
 
 def _activation(saved: Sb3Zip, stated: Activation | None, family: _Algorithm) -> str:

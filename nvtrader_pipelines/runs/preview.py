@@ -7,7 +7,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.envs.actions import ChoiceAction, ResidualAction, SimplexAction
+from nvtrader_pipelines.envs.actions import ChoiceAction, ResidualAction, ShareTradesAction, SimplexAction
 from nvtrader_pipelines.envs.observations import (
     LookbackObservation,
     Observation,
@@ -26,6 +26,7 @@ WEIGHTS = {
     SimplexAction: ": equal weights of names and cash",
     ResidualAction: ": the weights of the anchor",
     ChoiceAction: ": the first allowed choice",
+    ShareTradesAction: ": no trade",
 }
 
 

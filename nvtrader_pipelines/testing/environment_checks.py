@@ -1,11 +1,14 @@
 """Checks of observations, actions, anchors and costs."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.envs.actions import Action, ActionSize
 from nvtrader_pipelines.envs.observations import Observation, ObservationScaler
 from nvtrader_pipelines.envs.observations.builder import AccountView
+from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.look_ahead import cut_after, with_other_future
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.anchors import Anchor
@@ -107,6 +110,21 @@ def check_earlier_observations_are_not_overwritten(observation: Observation) -> 
     np.testing.assert_array_equal(first, before)
 
 
+def _targets(
+    action: Action, panel: MarketPanel, actions: NDArray[np.floating], t: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Targets (n, N+1) of accounts in cash, on the panel with prices of the names as a further feature."""
+    closes = 50.0 * np.cumprod(1.0 + panel.close_returns, axis=0) * panel.eligible
+    priced = replace(
+        panel,
+        features=np.dstack([panel.features, closes]),
+        feature_names=(*panel.feature_names, "adjusted_close"),
+    )
+    environment = EnvSpec().model_copy(update={"action": action, "fill": "same_close"})
+    cash = np.tile(np.eye(N_NAMES + 1)[-1], (len(t), 1))
+    return environment.start_action(priced)(actions, t, cash, np.ones(len(t)))
+
+
 def check_targets_are_portfolios_of_eligible_names(action: Action) -> None:
     """Require weights of eligible names and cash that sum to 1; without debt or short positions unless levered."""
     panel, length = eventful_panel(), action.size(N_NAMES).length
@@ -114,7 +132,7 @@ def check_targets_are_portfolios_of_eligible_names(action: Action) -> None:
     for seed, scale in zip(SEEDS, (0.0, 0.1, 3.0, 1e3) * 3, strict=False):
         generator = np.random.default_rng(seed)
         t = generator.integers(0, len(panel.sessions), 20)
-        weights = action.start(panel)(generator.normal(0.0, 1.0, (20, length)) * scale, t)
+        weights = _targets(action, panel, generator.normal(0.0, 1.0, (20, length)) * scale, t)
         assert weights.dtype == np.float64
         _require_portfolios(weights, panel.eligible[t], max_gross=max_gross, max_short=max_short)
 
@@ -123,15 +141,16 @@ def check_action_beyond_the_box_is_clipped(action: Action) -> None:
     """Require the target of the nearest action within the bounds."""
     size = action.size(N_NAMES)
     beyond = np.random.default_rng(0).normal(0.0, 10.0 * size.bound, (20, size.length))
-    target, t = action.start(eventful_panel()), np.arange(60, 80)
-    np.testing.assert_array_equal(target(beyond, t), target(np.clip(beyond, -size.bound, size.bound), t))
+    panel, t = eventful_panel(), np.arange(60, 80)
+    within = np.clip(beyond, -size.bound, size.bound)
+    np.testing.assert_array_equal(_targets(action, panel, beyond, t), _targets(action, panel, within, t))
 
 
 def check_float32_and_float64_actions_give_equal_targets(action: Action) -> None:
     """Require the same target for both precisions of one action."""
     raw = np.random.default_rng(0).normal(0.0, 1.0, (20, action.size(N_NAMES).length)).astype(np.float32)
-    target, t = action.start(eventful_panel()), np.arange(60, 80)
-    np.testing.assert_array_equal(target(raw, t), target(raw.astype(np.float64), t))
+    panel, t = eventful_panel(), np.arange(60, 80)
+    np.testing.assert_array_equal(_targets(action, panel, raw, t), _targets(action, panel, raw.astype(np.float64), t))
 
 
 def check_action_states_its_size(action: Action) -> None:
@@ -148,9 +167,9 @@ def check_targets_do_not_look_ahead(action: Action) -> None:
     for t in CUTS[1:]:
         past = np.arange(t + 1)
         raw = np.random.default_rng(0).normal(0.0, 1.0, (t + 1, length))
-        known = action.start(panel)(raw, past)
+        known = _targets(action, panel, raw, past)
         for other in (with_other_future(panel, t), cut_after(panel, t)):
-            np.testing.assert_array_equal(action.start(other)(raw, past), known)
+            np.testing.assert_array_equal(_targets(action, other, raw, past), known)
 
 
 def check_anchor_is_on_the_simplex_of_eligible_names(anchor: Anchor) -> None:

@@ -43,7 +43,7 @@ class RLBacktestEnv(gymnasium.Env[NDArray[Any], Any]):
         self.engine = engine or EventDriven()
         self.account = self.engine.open(panel, spec, first)
         self._simulation = PortfolioSimulation(panel, spec, 1, first=first, last=last, scaler=scaler)
-        self._to_weights, self._n_steps = spec.action.start(panel), 0
+        self._to_weights, self._n_steps = spec.start_action(panel), 0
         self.observation_space = observation_space(self._simulation)
         self.action_space = action_space(self._simulation)
 
@@ -68,7 +68,9 @@ class RLBacktestEnv(gymnasium.Env[NDArray[Any], Any]):
         if action.shape != self.action_space.shape:
             raise ValueError(f"an action needs shape {self.action_space.shape}, but has {action.shape}")
         rows = action_rows(self.action_space, action[None])
-        closes = account.trade(self._to_weights(rows, np.array([account.t]))[0], spec.rebal_freq)
+        held, equity = account.account.weights[None, :], np.array([account.account.equity])
+        target = self._to_weights(rows, np.array([account.t]), held, equity)[0]
+        closes = account.trade(target, spec.rebal_freq)
         self._n_steps += 1
         growth = np.array([[1.0 + close.net_return for close in closes]])
         is_ruined = closes[-1].equity <= RUIN

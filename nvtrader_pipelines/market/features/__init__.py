@@ -15,7 +15,7 @@ from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.calendar import ALL_NEW_YORK, Calendars, TradingCalendar
 from nvtrader_pipelines.market.features.cross_section import CrossSectionalRank
 from nvtrader_pipelines.market.features.moving_average import MACD, BollingerBand, MovingAverage
-from nvtrader_pipelines.market.features.price_change import Drawdown, LogReturn, Momentum
+from nvtrader_pipelines.market.features.price_change import AdjustedClose, Drawdown, LogReturn, Momentum
 from nvtrader_pipelines.market.features.price_range import CommodityChannelIndex, DirectionalIndex
 from nvtrader_pipelines.market.features.relative_strength import RelativeStrength
 from nvtrader_pipelines.market.features.unusual_returns import Turbulence
@@ -36,6 +36,7 @@ Feature = Annotated[
     | DirectionalIndex
     | MovingAverage
     | Turbulence
+    | AdjustedClose
     | CrossSectionalRank,
     Field(discriminator="kind"),
     Family("features"),
@@ -100,6 +101,7 @@ __all__ = [
     "FEATURES",
     "LOOK_BACK",
     "MACD",
+    "AdjustedClose",
     "BollingerBand",
     "CommodityChannelIndex",
     "CrossSectionalRank",

@@ -1,4 +1,4 @@
-"""Price change over the past: momentum, return, and distance from the recent peak."""
+"""Price, and its change over the past: momentum, return, and distance from the recent peak."""
 
 from typing import Literal, Self
 
@@ -74,3 +74,22 @@ class Drawdown(Component):
         closes = history.last_closes()
         peaks = apply_rolling(closes, pl.all().rolling_max(self.window, min_samples=self.window))
         return history.mask_unpriced(closes / peaks - 1.0)
+
+
+class AdjustedClose(Component):
+    """Adjusted close in the currency of the price: a level, as FinRL observes it.
+
+    Scalers take its mean and spread over the training; later prices may leave that range. The action `share_trades`
+    reads it.
+    """
+
+    kind: Literal["adjusted_close"] = "adjusted_close"
+
+    @property
+    def name(self) -> str:
+        """Name of the feature's column."""
+        return "adjusted_close"
+
+    def values(self, history: PriceHistory) -> NDArray[np.float64]:
+        """Compute the feature at each session and symbol, (T, N)."""
+        return history.closes

@@ -37,7 +37,7 @@ class DpoAgent(DpoSettings):
             ValueError: if the experiment has another.
         """
         super().require_experiment(spec, field)
-        if spec.environment.is_levered:
+        if spec.environment.is_levered or getattr(spec.environment.action, "needs_account", False):
             raise ValueError(
                 f"environment.action: preferences tune policies of the simplex and the residual action only, but it is "
                 f"{spec.environment.action.kind}; choose another policy"

@@ -1,0 +1,106 @@
+"""Whole shares of the action `share_trades`: orders, what cash pays for, and weights after costs."""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from nvtrader_pipelines.envs.actions import AccountMap
+from nvtrader_pipelines.envs.observations.builder import beyond_panel_error
+from nvtrader_pipelines.market.panel import MarketPanel
+
+FloatArray = NDArray[np.float64]
+ROUNDING = 1e-12  # of a sum of weights
+WHOLE_SHARE = 1e-6  # of a share: less from an integer is rounding
+N_ITERATIONS = 12  # of the cost; each multiplies its error by the rate, at most .05
+
+
+def start_share_trades(panel: MarketPanel, hmax: int, capital: float, rate: float) -> AccountMap:
+    """Return the map for one panel, with a cost of `rate` times the traded value."""
+    prices, tradable = np.ascontiguousarray(panel.feature("adjusted_close") / capital), panel.tradable.copy()
+
+    def target_weights(
+        actions: NDArray[np.floating], t: NDArray[np.int64], weights: FloatArray, equity: FloatArray
+    ) -> FloatArray:
+        # in float32, as FinRL's actions are: .29 of 100 shares are 29
+        bounded = np.clip(np.asarray(actions, np.float32), np.float32(-1.0), np.float32(1.0))
+        orders = np.trunc(bounded * np.float32(hmax)).astype(np.float64, order="C")
+        targets = np.array(weights, np.float64, order="C")
+        if not trade_shares(orders, prices, tradable, np.array(t), np.array(equity, np.float64), rate, targets):
+            raise beyond_panel_error(t, len(prices))
+        return targets
+
+    return target_weights
+
+
+@njit(cache=True)
+def trade_shares(  # noqa: PLR0913 - flat arrays keep a compiled call cheap
+    orders: FloatArray,
+    prices: FloatArray,
+    tradable: NDArray[np.bool_],
+    t: NDArray[np.int64],
+    equity: FloatArray,
+    rate: float,
+    weights: FloatArray,
+) -> bool:
+    """Turn held weights (n, N+1) into those after orders (n, N) of shares; False if a session is not in the panel."""
+    cash = orders.shape[1]
+    for i in range(len(orders)):
+        if t[i] < 0 or t[i] >= len(prices):
+            return False
+        if np.isnan(orders[i]).any():
+            weights[i] = np.nan
+        elif equity[i] > 0.0:
+            held, is_priced, ranks = weights[i].copy(), tradable[t[i]], np.argsort(orders[i], kind="mergesort")
+            share = prices[t[i]] / equity[i]  # weight of one
+            bought, values = _fill_orders(orders[i], ranks, share, held, rate)
+            if np.array_equal(values, held[:cash]):
+                continue
+            _write_weights(values, is_priced, held, rate, weights[i])
+            while weights[i, cash] < -ROUNDING and bought.any():  # costs of all trades exceed the sum of each alone
+                last = ranks[np.argmax(bought[ranks] > 0.0)]
+                bought[last] -= 1.0
+                values[last] -= share[last]
+                _write_weights(values, is_priced, held, rate, weights[i])
+            weights[i, cash] = max(weights[i, cash], 0.0)
+    return True
+
+
+@njit(cache=True)
+def _fill_orders(
+    orders: FloatArray, ranks: NDArray[np.int64], share: FloatArray, held: FloatArray, rate: float
+) -> tuple[FloatArray, FloatArray]:
+    """Return shares bought (N,) and values of the names (N,) over equity before costs, by ascending ranks of orders."""
+    bought, values, cash = np.zeros(len(orders)), held[:-1].copy(), held[-1]
+    for j in ranks:
+        shares = held[j] / share[j] if share[j] > 0.0 else 0.0
+        if abs(shares - np.rint(shares)) < WHOLE_SHARE:
+            shares = np.rint(shares)
+        if orders[j] < 0.0 and shares > 0.0:
+            sold = min(-orders[j], shares)
+            values[j] = (shares - sold) * share[j]
+            cash += sold * share[j] * (1.0 - rate)
+    for j in ranks[::-1]:
+        if orders[j] > 0.0 and share[j] > 0.0:
+            price = share[j] * (1.0 + rate)
+            bought[j] = min(orders[j], max(np.floor(cash / price), 0.0))
+            values[j] += bought[j] * share[j]
+            cash -= bought[j] * price
+    return bought, values
+
+
+@njit(cache=True)
+def _write_weights(
+    values: FloatArray, is_priced: NDArray[np.bool_], held: FloatArray, rate: float, weights: FloatArray
+) -> None:
+    """Write weights (N+1,) whose values after the cost of trading to them are the given ones; cash may be negative.
+
+    Names without a price keep their weight, and so lose value by the cost.
+    """
+    cost, cash = 0.0, len(values)
+    for _ in range(N_ITERATIONS):
+        traded = 0.0
+        for j in range(cash):
+            weights[j] = values[j] / (1.0 - cost) if is_priced[j] else held[j]
+            traded += abs(weights[j] - held[j])
+        cost = rate * traded
+    weights[cash] = 1.0 - weights[:cash].sum()
