@@ -327,7 +327,7 @@ class ShareTradesAction(_UninvertedAction):
 
     Sales come first, then purchases while cash lasts, the largest order first; a name that is not eligible is not
     traded. Shares are of adjusted closes. A name without a price pays its part of a cost in shares, and limits or an
-    average of seeds change targets; what this leaves of a share is sold last.
+    average of seeds change targets; the name's next order rounds such a fraction off.
 
     Source: FinRL's StockTrading (Liu et al. 2020). Its cost leaves the cash; here, all positions pay that of the trade
     to weights after costs, which is more by at most the square of the rate times the traded value.

@@ -10,7 +10,6 @@ from nvtrader_pipelines.market.panel import MarketPanel
 
 FloatArray = NDArray[np.float64]
 ROUNDING = 1e-12  # of a sum of weights
-WHOLE_SHARE = 1e-6  # of a share: less from an integer is rounding
 N_ITERATIONS = 12  # of the cost; each multiplies its error by the rate, at most .05
 
 
@@ -25,6 +24,8 @@ def start_share_trades(panel: MarketPanel, hmax: int, capital: float, rate: floa
         bounded = np.clip(np.asarray(actions, np.float32), np.float32(-1.0), np.float32(1.0))
         orders = np.trunc(bounded * np.float32(hmax)).astype(np.float64, order="C")
         targets = np.array(weights, np.float64, order="C")
+        if orders.shape != (len(t), prices.shape[1]):
+            raise ValueError(f"share_trades takes {(len(t), prices.shape[1])} values, but got {orders.shape}")
         if not trade_shares(orders, prices, tradable, np.array(t), np.array(equity, np.float64), rate, targets):
             raise beyond_panel_error(t, len(prices))
         return targets
@@ -56,7 +57,8 @@ def trade_shares(  # noqa: PLR0913 - flat arrays keep a compiled call cheap
             if np.array_equal(values, held[:cash]):
                 continue
             _write_weights(values, is_priced, held, rate, weights[i])
-            while weights[i, cash] < -ROUNDING and bought.any():  # costs of all trades exceed the sum of each alone
+            # the cost of all trades is more than the sum of each alone
+            while weights[i, cash] < -ROUNDING and (bought > 0.0).any():
                 last = ranks[np.argmax(bought[ranks] > 0.0)]
                 bought[last] -= 1.0
                 values[last] -= share[last]
@@ -69,22 +71,26 @@ def trade_shares(  # noqa: PLR0913 - flat arrays keep a compiled call cheap
 def _fill_orders(
     orders: FloatArray, ranks: NDArray[np.int64], share: FloatArray, held: FloatArray, rate: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return shares bought (N,) and values of the names (N,) over equity before costs, by ascending ranks of orders."""
-    bought, values, cash = np.zeros(len(orders)), held[:-1].copy(), held[-1]
+    """Return shares bought (N,) and values of names (N,) over equity before costs; ranks of orders ascend.
+
+    An order ends at a whole number of shares, the nearest if the account holds a fraction.
+    """
+    values, cash = held[:-1].copy(), held[-1]
+    shares, bought = np.zeros(len(orders)), np.zeros(len(orders))
     for j in ranks:
-        shares = held[j] / share[j] if share[j] > 0.0 else 0.0
-        if abs(shares - np.rint(shares)) < WHOLE_SHARE:
-            shares = np.rint(shares)
-        if orders[j] < 0.0 and shares > 0.0:
-            sold = min(-orders[j], shares)
-            values[j] = (shares - sold) * share[j]
-            cash += sold * share[j] * (1.0 - rate)
+        shares[j] = held[j] / share[j] if share[j] > 0.0 else 0.0
+        if orders[j] < 0.0 and shares[j] > 0.0:
+            left = max(np.rint(shares[j] + orders[j]), 0.0)
+            values[j] = left * share[j]
+            cash += (shares[j] - left) * share[j] * (1.0 - rate)
     for j in ranks[::-1]:
-        if orders[j] > 0.0 and share[j] > 0.0:
-            price = share[j] * (1.0 + rate)
-            bought[j] = min(orders[j], max(np.floor(cash / price), 0.0))
-            values[j] += bought[j] * share[j]
-            cash -= bought[j] * price
+        price = share[j] * (1.0 + rate)
+        if orders[j] > 0.0 and price > 0.0:
+            total = min(np.rint(shares[j] + orders[j]), np.floor(shares[j] + cash / price))
+            if total > shares[j]:
+                bought[j] = total - shares[j]
+                values[j] = total * share[j]
+                cash -= bought[j] * price
     return bought, values
 
 

@@ -33,10 +33,10 @@ def with_prices(panel):
 
 
 def eventful_market():
-    """Names with a gap, a late listing, a delisting, and one that is priced but not eligible for a while."""
+    """Names with a gap, a late listing, a delisting, and two that are priced but not eligible for a while."""
     panel = eventful_panel(260)
     eligible = panel.eligible.copy()
-    eligible[:, INELIGIBLE] = panel.tradable[:, INELIGIBLE]
+    eligible[:, INELIGIBLE] = True
     eligible[100:130, STEADY] = eligible[150:160, INELIGIBLE] = False
     return with_prices(replace(panel, eligible=eligible))
 
@@ -60,40 +60,30 @@ class ShareOracle:
         return self.cash + sum(s * p for s, p in zip(self.shares, MARKS[t], strict=True))
 
     def trade(self, action, t):
-        orders = [int(order) for order in action * np.float32(HMAX)]
-        marks, value, cash, after = MARKS[t].tolist(), self.value(t), self.cash, list(self.shares)
+        orders, marks, cash, after = [int(x) for x in action * np.float32(HMAX)], MARKS[t], self.cash, [*self.shares]
         ranks = np.argsort(orders, kind="stable").tolist()
-        for j in ranks:
-            if orders[j] < 0 and PANEL.eligible[t, j]:
-                sold = min(-orders[j], after[j])
-                after[j] -= sold
-                cash += sold * marks[j] * (1.0 - RATE)
-        for j in reversed(ranks):
-            if orders[j] > 0 and PANEL.eligible[t, j]:
-                bought = min(orders[j], int(cash // (marks[j] * (1.0 + RATE))))
-                after[j] += bought
-                cash -= bought * marks[j] * (1.0 + RATE)
-        while self._settle(after, marks, value, t) < 0.0:
+        for j in [*(j for j in ranks if orders[j] < 0), *(j for j in reversed(ranks) if orders[j] > 0)]:
+            if not PANEL.eligible[t, j]:
+                continue
+            price = marks[j] * (1.0 + RATE if orders[j] > 0 else 1.0 - RATE)
+            after[j] = max(round(after[j] + orders[j]), 0)
+            if orders[j] > 0:
+                after[j] = max(min(after[j], int(self.shares[j] + cash / price)), self.shares[j])
+            cash -= (after[j] - self.shares[j]) * price
+        while self.settle(after, t)[0] < 0.0:
             after[next(j for j in ranks if after[j] > self.shares[j])] -= 1
-        self.cash = self._settle(after, marks, value, t)
-        paid = self._fee(after, marks, value, t) / value
-        self.shares = [s if PANEL.tradable[t, j] else s * (1.0 - paid) for j, s in enumerate(after)]
+        self.cash, self.shares = self.settle(after, t)
         for j in np.flatnonzero(PANEL.delisted[t]):
             self.cash, self.shares[j] = self.cash + self.shares[j] * marks[j], 0.0
 
-    def _fee(self, after, marks, value, t):
-        fee = 0.0
-        for _ in range(20):
-            grown = value / (value - fee)
-            changes = (abs(grown * s * p - b * p) for s, b, p in zip(after, self.shares, marks, strict=True))
-            traded = sum(change for j, change in enumerate(changes) if PANEL.tradable[t, j])
-            fee = RATE * traded if after != self.shares else 0.0
-        return fee
-
-    def _settle(self, after, marks, value, t):
-        fee = self._fee(after, marks, value, t)
-        paid = [1.0 if PANEL.tradable[t, j] else 1.0 - fee / value for j in range(len(after))]
-        return value - fee - sum(s * p * part for s, p, part in zip(after, marks, paid, strict=True))
+    def settle(self, after, t):
+        """Cash and shares after the fee of holding the given shares."""
+        marks, value, is_priced, fee = MARKS[t], self.value(t), PANEL.tradable[t], 0.0
+        for _ in range(20 if after != self.shares else 0):
+            changes = abs(value / (value - fee) * np.array(after) * marks - np.array(self.shares) * marks)
+            fee = RATE * sum(changes[is_priced])
+        paid = [s if priced else s * (1.0 - fee / value) for s, priced in zip(after, is_priced, strict=True)]
+        return value - fee - sum(s * p for s, p in zip(paid, marks, strict=True)), paid
 
 
 def simulate(panel, n, start, spec=SPEC):
@@ -146,13 +136,17 @@ def test_shares_are_whole_and_cash_is_never_negative(actions, bps):
         assert step.account.transition.executed.min() >= 0.0
 
 
-def test_action_that_is_not_a_number_gives_no_weights():
+def test_action_map_refuses_what_it_cannot_trade():
     cash = np.tile(np.eye(4)[-1], (2, 1))
     actions = np.array([[np.nan, 0.5, 0.0], [0.0, 0.5, 0.0]])
     weights = SPEC.start_action(FLAT)(actions, np.array([50, 50]), cash, np.ones(2))
     assert np.isnan(weights).all(axis=1).tolist() == [True, False]
     with pytest.raises(IndexError):
         SPEC.start_action(FLAT)(actions, np.array([50, 200]), cash, np.ones(2))
+    with pytest.raises(ValueError):
+        SPEC.start_action(FLAT)(np.zeros((2, 4)), np.array([50, 50]), cash, np.ones(2))
+    with pytest.raises(ValueError):
+        EnvSpec(action=ACTION).start_action(FLAT)
 
 
 def experiment(**changes):
@@ -175,11 +169,6 @@ def test_experiment_that_leaves_no_whole_shares_is_refused(changes, field):
     with pytest.raises(ValidationError) as refusal:
         experiment(**changes)
     assert field in str(refusal.value)
-
-
-def test_environment_by_itself_is_refused_another_fill():
-    with pytest.raises(ValueError):
-        EnvSpec(action=ACTION).start_action(FLAT)
 
 
 def test_capital_below_the_cheapest_share_of_a_training_session_is_refused():

@@ -9,7 +9,7 @@ from pydantic import Field, NonNegativeInt
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.features.moving_average import MACD, BollingerBand, MovingAverage
-from nvtrader_pipelines.market.features.price_change import Drawdown, LogReturn, Momentum
+from nvtrader_pipelines.market.features.price_change import AdjustedClose, Drawdown, LogReturn, Momentum
 from nvtrader_pipelines.market.features.price_range import CommodityChannelIndex, DirectionalIndex
 from nvtrader_pipelines.market.features.relative_strength import RelativeStrength
 from nvtrader_pipelines.market.features.volatility import Volatility, VolumeScore
@@ -26,7 +26,8 @@ Ranked = Annotated[
     | BollingerBand
     | CommodityChannelIndex
     | DirectionalIndex
-    | MovingAverage,
+    | MovingAverage
+    | AdjustedClose,
     Field(discriminator="kind"),
     Family("features"),
 ]
