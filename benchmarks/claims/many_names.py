@@ -82,7 +82,7 @@ def stress(store: Store) -> None:
     drain(Runtime(plan, run_store, "stress", now).train())
     snapshot = plan.panel.snapshot_ids[RETURNS.name]
     returns = store.tables.read(RETURNS, {"source": [plan.panel.source]}, snapshot_id=snapshot)
-    accounts = stressed_accounts(plan, run_store.archives(), run_store.chosen(), run_store.thresholds())
+    accounts = stressed_accounts(plan, run_store.archives(), run_store.seed_weights(), run_store.thresholds())
     drain(StressRun(plan, returns, accounts, "stress", now).steps(standard_stress_test(SPEC)))
 
 

@@ -26,7 +26,7 @@ def open_deployment(store: Store, run_id: str, policy: str) -> Deployment:
         store.panels.read(spec.market),
         run.as_parent,
         store.policies.read_run(run),
-        run.chosen,
+        run.seed_weights,
         run.thresholds,
         policy,
     )

@@ -1,6 +1,6 @@
 """A trained run as a live policy: it decides at any close from its first test session on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Self
@@ -12,7 +12,7 @@ from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.evaluation.backtest import PolicyAccount
 from nvtrader_pipelines.evaluation.splits import Fold
 from nvtrader_pipelines.experiments.plan import RunPlan
-from nvtrader_pipelines.experiments.policy_accounts import Archives, FoldThresholds, build_accounts
+from nvtrader_pipelines.experiments.policy_accounts import Archives, FoldThresholds, SeedWeights, build_accounts
 from nvtrader_pipelines.experiments.recorded_folds import Parent
 from nvtrader_pipelines.experiments.replay import replay_plan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -88,15 +88,15 @@ def deploy(  # noqa: PLR0913 - parts of a sealed run
     panel: MarketPanel,
     parent: Parent,
     archives: Archives,
-    chosen: Mapping[int, int],
+    seed_weights: SeedWeights,
     thresholds: FoldThresholds,
     policy: str,
 ) -> Deployment:
     """Deploy an account of a run on all sessions of a panel since the run's tests began.
 
     The fold in force is the latest whose tests have begun; it decides through the experiment's pipeline, with the
-    thresholds fitted on its training. Archives, chosen seeds and thresholds (by fold) are those of the run; `policy` is
-    the name of one of its accounts, not of a baseline.
+    thresholds fitted on its training. Archives, seed weights and thresholds (by fold) are those of the run; `policy`
+    is the name of one of its accounts, not of a baseline.
 
     Raises:
         ValueError: if the run has no such account, is validation-only or lacks thresholds, or the panel has no session
@@ -105,14 +105,14 @@ def deploy(  # noqa: PLR0913 - parts of a sealed run
     """
     first = max(parent.window[0], panel.sessions[min(1, len(panel.sessions) - 1)].item())
     plan = replay_plan(spec, panel, parent, (first, panel.sessions[-1].item()))
-    own = find_account(plan, archives, chosen, thresholds, policy)
+    own = find_account(plan, archives, seed_weights, thresholds, policy)
     named = [seed for seed in own.seeds if seed is not None]
     seeds = tuple(dict.fromkeys(named)) or spec.seeds
     return Deployment(spec, panel, parent.run_id, policy, seeds, FoldPolicies(plan.folds, own.policies))
 
 
 def find_account(
-    plan: RunPlan, archives: Archives, chosen: Mapping[int, int], thresholds: FoldThresholds, policy: str
+    plan: RunPlan, archives: Archives, seed_weights: SeedWeights, thresholds: FoldThresholds, policy: str
 ) -> PolicyAccount:
     """Find an account of a run by name.
 
@@ -121,7 +121,7 @@ def find_account(
     """
     own = {
         account.name: account
-        for account in build_accounts(plan, archives, chosen, thresholds)
+        for account in build_accounts(plan, archives, seed_weights, thresholds)
         if account.kind != "baseline"
     }
     if policy not in own:

@@ -2,14 +2,15 @@
 
 import hashlib
 import json
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue
 
-from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.component import Component, kind_of
 from nvtrader_pipelines.components.explanation import format_value, suggest
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.components.text import short_id
@@ -44,6 +45,10 @@ class Design(Component):
         """Folds of the splitter that are run."""
         return folds
 
+    def seed_weights(self, sharpe: Mapping[int, float]) -> dict[int, float]:
+        """Weights of a fold's seeds, which sum to 1, by their validation Sharpe ratios; here, all the same."""
+        return dict.fromkeys(sharpe, 1.0 / len(sharpe))
+
 
 class BasicDesign(Design):
     """The splitter's last fold only; the weights of the seeds are averaged."""
@@ -65,13 +70,9 @@ class WalkForwardDesign(Design):
     kind: Literal["walk_forward"] = "walk_forward"
 
 
-class BestOfNDesign(Design):
-    """Every fold, each with the seed of the best net Sharpe ratio on held-out training sessions.
+class ValidatedDesign(Design):
+    """Base of designs that weigh the seeds of every fold by net Sharpe ratios on held-out training sessions."""
 
-    The choice does not use the test window.
-    """
-
-    kind: Literal["best_of_n"] = "best_of_n"
     validation_sessions: Annotated[int, Field(ge=MIN_TEST_SESSIONS, le=1260)] = 252  # last ones of each training window
 
     def require_experiment(self, spec: Any, field: str) -> None:
@@ -82,8 +83,8 @@ class BestOfNDesign(Design):
         """
         if spec.agent.is_classical:
             raise ValueError(
-                f"{field}: best_of_n chooses among seeds, but {spec.agent.kind} does not learn and has none; choose "
-                "walk_forward or basic"
+                f"{field}: {kind_of(type(self))} compares seeds, but {spec.agent.kind} does not learn and has none; "
+                "choose walk_forward or basic"
             )
         months, purged = getattr(spec.splitter, "train_months", None), spec.splitter.purge_size
         if months is not None and self.validation_sessions >= months * MAX_SESSIONS_PER_MONTH - purged:
@@ -92,6 +93,37 @@ class BestOfNDesign(Design):
                 f"fewer than {months * MAX_SESSIONS_PER_MONTH - purged} sessions beside a purge of {purged}; hold "
                 "fewer out"
             )
+
+
+class BestOfNDesign(ValidatedDesign):
+    """Every fold, each with the seed of the best net Sharpe ratio on held-out training sessions.
+
+    The choice does not use the test window.
+    """
+
+    kind: Literal["best_of_n"] = "best_of_n"
+
+    def seed_weights(self, sharpe: Mapping[int, float]) -> dict[int, float]:
+        """All the weight on the seed with the best Sharpe ratio, the first of equals."""
+        return {max(sharpe, key=sharpe.__getitem__): 1.0}
+
+
+class MetaEnsembleDesign(ValidatedDesign):
+    """Every fold; the seeds' target weights are averaged by the softmax of their net Sharpe ratios.
+
+    The annualized ratios are those on held-out training sessions; the test window is not used. The rule is ours: a seed
+    whose ratio is larger by 1 counts 2.7 times as much.
+    """
+
+    kind: Literal["meta_ensemble"] = "meta_ensemble"
+    validation_sessions: Annotated[int, Field(ge=MIN_TEST_SESSIONS, le=1260)] = 63  # last ones of each training window
+
+    def seed_weights(self, sharpe: Mapping[int, float]) -> dict[int, float]:
+        """Softmax of the Sharpe ratios by seed."""
+        largest = max(sharpe.values())
+        scores = {seed: math.exp(ratio - largest) for seed, ratio in sharpe.items()}
+        total = sum(scores.values())
+        return {seed: score / total for seed, score in scores.items()}
 
 
 class AblationDesign(Design):
@@ -170,7 +202,7 @@ class CurriculumDesign(Design):
 
 
 ExperimentDesign = Annotated[
-    BasicDesign | WalkForwardDesign | BestOfNDesign | CurriculumDesign | AblationDesign,
+    BasicDesign | WalkForwardDesign | BestOfNDesign | MetaEnsembleDesign | CurriculumDesign | AblationDesign,
     Field(discriminator="kind"),
     Family("designs"),
 ]

@@ -144,8 +144,8 @@ class RunPlan:
         return tuple(_warnings(self))
 
     @property
-    def folds_to_choose(self) -> tuple[Fold, ...]:
-        """Folds in which a seed is chosen; empty where seeds are averaged."""
+    def validated_folds(self) -> tuple[Fold, ...]:
+        """Folds whose seeds are weighted by validation; empty where all weigh the same."""
         return self.folds if self.spec.design.validation_sessions else ()
 
     def training_window(self, fold: Fold) -> Window | tuple[Window, ...]:

@@ -12,6 +12,7 @@ from nvtrader_pipelines.evaluation.splits import Block, Fold
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.evaluation.walk_forward_evaluation import PATH
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
+from nvtrader_pipelines.experiments.progress import SHARPE_OF_SEED, WEIGHT_OF_SEED
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, PolicyCard, read_archive, read_card
 from nvtrader_pipelines.policies.learned import EnsemblePolicy, Interfaces, open_policy, require_same_market
@@ -21,31 +22,50 @@ from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
 Archives = Mapping[FoldSeed, bytes]
 FoldThresholds = Mapping[int, Thresholds]  # fold to the fitted thresholds of its timing
+SeedWeights = Mapping[int, Mapping[int, float]]  # fold to the weights of its seeds; empty if all weigh the same
 
 
 @dataclass(frozen=True)
 class SeedChoice:
-    """Seed of a fold with the best validation Sharpe ratio."""
+    """Weights of a fold's seeds by their validation Sharpe ratios: of the best alone, or of each."""
 
     fold: int
-    seed: int
+    weights: Mapping[int, float]  # by seed that trades, sum to 1
     sharpe: Mapping[int, float]  # by seed, annualized, net of costs
+
+    @property
+    def seed(self) -> int | None:
+        """Seed that trades alone, if one does."""
+        return next(iter(self.weights)) if len(self.weights) == 1 else None
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Metrics of the choice: Sharpe ratios, and weights where several seeds trade."""
+        weights = self.weights if self.seed is None else {}
+        return {f"{SHARPE_OF_SEED}{seed}": sharpe for seed, sharpe in self.sharpe.items()} | {
+            f"{WEIGHT_OF_SEED}{seed}": weight for seed, weight in weights.items()
+        }
 
     def describe(self, spec: ExperimentSpec) -> str:
         """Describe the choice by the validation Sharpe ratio of every seed and its agent."""
         agents = {seed: f"seed {seed} ({spec.agent_of(seed).kind})" for seed in self.sharpe}
+        if self.seed is None:
+            weights = (
+                f"{agents[seed]} {weight:.2f} ({self.sharpe[seed]:.2f})" for seed, weight in self.weights.items()
+            )
+            return f"weights of seeds (validation Sharpe ratio): {', '.join(weights)}"
         others = ", ".join(f"{agents[seed]} {sharpe:.2f}" for seed, sharpe in self.sharpe.items() if seed != self.seed)
         return f"{agents[self.seed]} has the best validation Sharpe ratio: {self.sharpe[self.seed]:.2f}; {others}"
 
 
 def build_accounts(
-    plan: RunPlan, archives: Archives, chosen: Mapping[int, int], thresholds: FoldThresholds
+    plan: RunPlan, archives: Archives, seed_weights: SeedWeights, thresholds: FoldThresholds
 ) -> list[PolicyAccount]:
     """Build the accounts of every seed or path, the experiment's ensemble and the baselines.
 
     All but the baselines decide through the experiment's weight pipeline, with the thresholds of the fold in force.
-    The ensemble averages the weights of the seeds, or follows the seed `chosen` for each fold. A classical agent does
-    not learn and has no seeds: one policy trades one account over all folds.
+    The ensemble averages the target weights of the seeds, in each fold by `seed_weights` if there are any. A classical
+    agent does not learn and has no seeds: one policy trades one account over all folds.
 
     With several paths, there is an account per path instead of per seed: the average of all seeds of the fold in force.
     The ensemble then averages over seeds and paths: in each block, the mean weights of all policies that were not
@@ -78,13 +98,13 @@ def build_accounts(
                 for policy, deciding in zip(proposing.policies, folds, strict=True)
             ),
         )
-        for proposing, folds in _proposals(plan, archives, chosen)
+        for proposing, folds in _proposals(plan, archives, seed_weights)
     ]
     return [*own, *baselines]
 
 
 def _proposals(
-    plan: RunPlan, archives: Archives, chosen: Mapping[int, int]
+    plan: RunPlan, archives: Archives, seed_weights: SeedWeights
 ) -> list[tuple[PolicyAccount, Sequence[Sequence[Fold]]]]:
     """Accounts before the pipeline, each with the folds in force per block; the ensemble comes last."""
     folds_by_block = list(zip(*plan.deciding, strict=True))
@@ -105,10 +125,10 @@ def _proposals(
             (path, [(fold,) for fold in folds])
             for path, folds in zip(_paths(plan, policies), plan.deciding, strict=True)
         ]
-    return [*members, (_ensemble(plan, policies, chosen), folds_by_block)]
+    return [*members, (_ensemble(plan, policies, seed_weights), folds_by_block)]
 
 
-def proposing_policy(plan: RunPlan, archives: Archives, chosen: Mapping[int, int], fold: Fold) -> Policy:
+def proposing_policy(plan: RunPlan, archives: Archives, seed_weights: SeedWeights, fold: Fold) -> Policy:
     """Policy of the experiment in a fold, before its pipeline.
 
     Raises:
@@ -117,19 +137,20 @@ def proposing_policy(plan: RunPlan, archives: Archives, chosen: Mapping[int, int
     """
     if (rule := plan.spec.agent.rule_policy()) is not None:
         return rule
-    seeds = [chosen[fold.index]] if chosen else plan.spec.seeds
+    weights = seed_weights[fold.index] if seed_weights else None
+    seeds = plan.spec.seeds if weights is None else weights
     policies = _open_policies(plan, [(fold.index, seed) for seed in seeds], archives)
-    return policies[fold.index, seeds[0]] if chosen else EnsemblePolicy(list(policies.values()))
+    return _average(plan, policies, [fold]) if weights is None else _weighted(policies, fold, weights)
 
 
-def policy_without_timing(plan: RunPlan, archives: Archives, chosen: Mapping[int, int], fold: Fold) -> Policy:
+def policy_without_timing(plan: RunPlan, archives: Archives, seed_weights: SeedWeights, fold: Fold) -> Policy:
     """Policy of the experiment in a fold, through its pipeline without the timing.
 
     Raises:
         KeyError: if the archive of a seed is missing.
         PolicyArchiveError: if an archive is unusable, or belongs to another fold, seed or run.
     """
-    spec, policy = plan.spec, proposing_policy(plan, archives, chosen, fold)
+    spec, policy = plan.spec, proposing_policy(plan, archives, seed_weights, fold)
     return PipelinedPolicy(policy, without_timing(spec.pipeline), Thresholds(), spec.environment.rebal_freq)
 
 
@@ -177,11 +198,12 @@ def _paths(plan: RunPlan, policies: Mapping[FoldSeed, Policy]) -> list[PolicyAcc
     ]
 
 
-def _ensemble(plan: RunPlan, policies: Mapping[FoldSeed, Policy], chosen: Mapping[int, int]) -> PolicyAccount:
-    if chosen:
-        best = tuple(chosen[fold.index] for fold in plan.folds)
-        own = tuple(copy(policies[fold.index, chosen[fold.index]]) for fold in plan.folds)
-        return PolicyAccount(plan.spec.name, "ensemble", best, own)
+def _ensemble(plan: RunPlan, policies: Mapping[FoldSeed, Policy], seed_weights: SeedWeights) -> PolicyAccount:
+    if seed_weights:
+        by_fold = [seed_weights[fold.index] for fold in plan.folds]
+        alone = tuple(next(iter(weights)) if len(weights) == 1 else None for weights in by_fold)
+        own = tuple(_weighted(policies, fold, weights) for fold, weights in zip(plan.folds, by_fold, strict=True))
+        return PolicyAccount(plan.spec.name, "ensemble", alone, own)
     averages = tuple(_average(plan, policies, folds) for folds in zip(*plan.deciding, strict=True))
     return PolicyAccount(plan.spec.name, "ensemble", (None,) * len(averages), averages)
 
@@ -191,15 +213,21 @@ def _average(plan: RunPlan, policies: Mapping[FoldSeed, Policy], folds: Iterable
     return EnsemblePolicy([policies[fold.index, seed] for fold in folds for seed in plan.spec.seeds])
 
 
-def choose_seed(plan: RunPlan, archives: Archives, fold: Fold) -> SeedChoice:
-    """Choose the seed with the highest net Sharpe ratio on the sessions held out of a fold's training.
+def _weighted(policies: Mapping[FoldSeed, Policy], fold: Fold, weights: Mapping[int, float]) -> Policy:
+    """Average the seeds of a fold by their weights; a copy of the one seed that trades alone."""
+    members = [policies[fold.index, seed] for seed in weights]
+    return copy(members[0]) if len(members) == 1 else EnsemblePolicy(members, tuple(weights.values()))
+
+
+def weigh_seeds(plan: RunPlan, archives: Archives, fold: Fold) -> SeedChoice:
+    """Weigh the seeds of a fold by the net Sharpe ratios on the sessions held out of its training, as the design does.
 
     Each seed trades there through the pipeline, but without the timing.
     """
     first, last = plan.validation_window(fold)
     held_out = Block(fold.index, first, last)
     policies = _open_policies(plan, [(fold.index, seed) for seed in plan.spec.seeds], archives)
-    pipeline = without_timing(plan.spec.pipeline)  # thresholds are fitted later, for the chosen seed
+    pipeline = without_timing(plan.spec.pipeline)  # thresholds are fitted later, for the weighted seeds
     started, rebal_freq = SharedPipeline(pipeline), plan.spec.environment.rebal_freq
     seeds = [
         PolicyAccount(
@@ -216,7 +244,7 @@ def choose_seed(plan: RunPlan, archives: Archives, fold: Fold) -> SeedChoice:
     sharpe = {
         seed: sharpe_ratio(returns[(str(seed),)]["net_return"].to_numpy(), periods_per_year) for seed in plan.spec.seeds
     }
-    return SeedChoice(fold.index, max(sharpe, key=sharpe.__getitem__), sharpe)
+    return SeedChoice(fold.index, plan.spec.design.seed_weights(sharpe), sharpe)
 
 
 def _open_policies(plan: RunPlan, keys: Collection[FoldSeed], archives: Archives) -> dict[FoldSeed, Policy]:

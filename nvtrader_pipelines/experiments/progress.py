@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SHARPE_OF_SEED = "sharpe/seed-"  # prefix of metrics: validation Sharpe ratio of a seed to be chosen
+SHARPE_OF_SEED = "sharpe/seed-"  # prefix of metrics: validation Sharpe ratio of a seed to be chosen or weighted
+WEIGHT_OF_SEED = "weight/seed-"  # prefix of metrics: weight of a seed, where several trade together
 Stage = Literal[
     "start",
     "data.loaded",

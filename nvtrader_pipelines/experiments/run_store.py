@@ -8,7 +8,7 @@ import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
 from nvtrader_pipelines.experiments.plan import FoldSeed
-from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
+from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds, SeedWeights
 from nvtrader_pipelines.policies.preference_data import Tuning
 from nvtrader_pipelines.policies.rollout_tables import PREFERENCE_EPOCH
 
@@ -51,12 +51,12 @@ class RunStore(Protocol):
         """Policies of the run so far; the parent's if it trains none."""
         ...
 
-    def seal(self, chosen: Mapping[int, int], thresholds: FoldThresholds) -> None:
-        """Seal the policies with the chosen seed and fitted thresholds of each fold."""
+    def seal(self, seed_weights: SeedWeights, thresholds: FoldThresholds) -> None:
+        """Seal the policies with the weights of seeds and the fitted thresholds of each fold."""
         ...
 
-    def chosen(self) -> Mapping[int, int]:
-        """Chosen seed by fold; empty where seeds are averaged."""
+    def seed_weights(self) -> SeedWeights:
+        """Weights of seeds by fold; empty where all weigh the same."""
         ...
 
     def thresholds(self) -> FoldThresholds:

@@ -15,8 +15,8 @@ from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION
 from nvtrader_pipelines.evaluation.walk_forward_evaluation import MIN_SESSIONS, evaluate
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan, policy_card
 from nvtrader_pipelines.experiments.plan_kinds import PHASES
-from nvtrader_pipelines.experiments.policy_accounts import build_accounts, choose_seed
-from nvtrader_pipelines.experiments.progress import SHARPE_OF_SEED, Progress, Stage
+from nvtrader_pipelines.experiments.policy_accounts import SeedWeights, build_accounts, weigh_seeds
+from nvtrader_pipelines.experiments.progress import Progress, Stage
 from nvtrader_pipelines.experiments.run_store import RunStore, TrainedPolicy
 from nvtrader_pipelines.experiments.thresholds import fit_thresholds
 from nvtrader_pipelines.experiments.walk_progress import equity_stages, forward_stages
@@ -71,10 +71,10 @@ class Runtime:
         parent = f" of {plan.parent_run_id}" if plan.parent_run_id else ""
         kind = "test" if plan.kind == "walk_forward" else f"{plan.kind.replace('_', ' ')}{parent}"
         yield from self._start(f"{kind} over {_dates(plan)}")
-        archives, chosen, thresholds = self.store.archives(), self.store.chosen(), self.store.thresholds()
+        archives, seed_weights, thresholds = self.store.archives(), self.store.seed_weights(), self.store.thresholds()
         records: list[BacktestRecord] = []
         for part in plan.stretches:
-            accounts = build_accounts(part, archives, chosen, thresholds)
+            accounts = build_accounts(part, archives, seed_weights, thresholds)
             own = next(i for i, account in enumerate(accounts) if account.kind == "ensemble")
             steps = Steps(walk(part.panel, part.spec.environment, part.paths.blocks, accounts, PHASES[part.kind]))
             for step in steps:
@@ -108,7 +108,7 @@ class Runtime:
         yield self._progress("agent.built", f"{spec.agent.kind}, {n_policies}", share=0.0)
 
     def _train(self) -> RunSteps:
-        """Train the missing policies, choose seeds where the design does, fit the timing and seal.
+        """Train the missing policies, weigh seeds where the design does, fit the timing and seal.
 
         Timings that depend on the market only are fitted first, so that a failure costs no training.
         """
@@ -125,23 +125,22 @@ class Runtime:
         with closing(train_all(plan.panel, tasks)) as events:  # workers end with this generator
             for event in events:
                 yield self._store_event(event, training)
-        chosen: dict[int, int] = {}
-        for fold in plan.folds_to_choose:
-            choice = choose_seed(plan, self.store.archives(), fold)
-            chosen[fold.index] = choice.seed
-            metrics = {f"{SHARPE_OF_SEED}{seed}": sharpe for seed, sharpe in choice.sharpe.items()}
+        seed_weights: dict[int, Mapping[int, float]] = {}
+        for fold in plan.validated_folds:
+            choice = weigh_seeds(plan, self.store.archives(), fold)
+            seed_weights[fold.index] = choice.weights
             message = f"fold {fold.index}: {choice.describe(plan.spec)}"
             yield self._progress(
-                "evaluate.step", message, fold=fold.index, seed=choice.seed, share=1.0, metrics=metrics
+                "evaluate.step", message, fold=fold.index, seed=choice.seed, share=1.0, metrics=choice.metrics
             )
         if pipeline.timing.needs_path:
-            yield from self._fit(thresholds, chosen, 1.0)
-        self.store.seal(chosen, thresholds)
+            yield from self._fit(thresholds, seed_weights, 1.0)
+        self.store.seal(seed_weights, thresholds)
 
-    def _fit(self, thresholds: dict[int, Thresholds], chosen: Mapping[int, int], share: float) -> RunSteps:
+    def _fit(self, thresholds: dict[int, Thresholds], seed_weights: SeedWeights, share: float) -> RunSteps:
         """Fit the timing on the training of each fold, into `thresholds`."""
         for fold in self.plan.folds:
-            fitted = thresholds[fold.index] = fit_thresholds(self.plan, self.store.archives(), chosen, fold)
+            fitted = thresholds[fold.index] = fit_thresholds(self.plan, self.store.archives(), seed_weights, fold)
             metrics = {name: value for name, value in fitted if value is not None}
             message = f"fold {fold.index}: fitted the {self.plan.spec.pipeline.timing.kind} timing to its training"
             if metrics:

@@ -19,7 +19,7 @@ from nvtrader_pipelines.portfolio.pipeline.stage import Thresholds
 
 if TYPE_CHECKING:  # takes half a second to import, and a list of runs reads manifests only
     from nvtrader_pipelines.experiments.plan import RunPlan
-    from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
+    from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds, SeedWeights
 
 
 class SealedRun(BaseModel):
@@ -40,7 +40,8 @@ class SealedRun(BaseModel):
     warnings: tuple[str, ...]
     seeds: tuple[int, ...]
     folds: tuple[FoldDates, ...] = Field(min_length=1)
-    chosen: dict[int, int]  # fold to chosen seed
+    chosen: dict[int, int]  # fold to the seed that trades alone
+    weights: dict[int, dict[int, float]] = Field(default={}, exclude_if=operator.not_)  # by fold and seed
     thresholds: dict[int, Thresholds] = Field(default={}, exclude_if=operator.not_)  # by fold
     policies: dict[str, str]  # file name to SHA-256
 
@@ -57,7 +58,7 @@ class SealedRun(BaseModel):
         cls,
         plan: RunPlan,
         policies: Mapping[str, str],
-        chosen: Mapping[int, int],
+        seed_weights: SeedWeights,
         thresholds: FoldThresholds,
         processor: str,
     ) -> Self:
@@ -77,10 +78,16 @@ class SealedRun(BaseModel):
             warnings=plan.warnings,
             seeds=plan.spec.seeds,
             folds=fold_dates(plan),
-            chosen=dict(chosen),
+            chosen={fold: seed for fold, weights in seed_weights.items() if len(weights) == 1 for seed in weights},
+            weights={fold: dict(weights) for fold, weights in seed_weights.items() if len(weights) > 1},
             thresholds=dict(thresholds),
             policies=dict(policies),
         )
+
+    @property
+    def seed_weights(self) -> SeedWeights:
+        """Weights of seeds by fold; empty where all weigh the same."""
+        return {fold: {seed: 1.0} for fold, seed in self.chosen.items()} | self.weights
 
     @property
     def as_parent(self) -> Parent:

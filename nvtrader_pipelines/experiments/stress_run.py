@@ -1,6 +1,6 @@
 """Stress test of a run: its policies and baselines on every stressed market."""
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -13,7 +13,7 @@ from nvtrader_pipelines.evaluation.stress.scenario import OutOfSample, PanelChoi
 from nvtrader_pipelines.evaluation.stress.suite import StressTest, apply_scenarios
 from nvtrader_pipelines.evaluation.stress.verdict import AccountFactory, stress_steps
 from nvtrader_pipelines.experiments.plan import RunPlan
-from nvtrader_pipelines.experiments.policy_accounts import Archives, FoldThresholds, build_accounts
+from nvtrader_pipelines.experiments.policy_accounts import Archives, FoldThresholds, SeedWeights, build_accounts
 from nvtrader_pipelines.experiments.progress import Progress, Stage
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 
@@ -34,7 +34,7 @@ def out_of_sample(plan: RunPlan) -> tuple[OutOfSample, ...]:
 
 
 def stressed_accounts(
-    plan: RunPlan, archives: Archives, chosen: Mapping[int, int], thresholds: FoldThresholds
+    plan: RunPlan, archives: Archives, seed_weights: SeedWeights, thresholds: FoldThresholds
 ) -> AccountFactory:
     """Return a factory of the run's accounts, with policies opened on a stressed market.
 
@@ -58,7 +58,7 @@ def stressed_accounts(
                 seeds=tuple(account.seeds[i] for i in deciding),
                 policies=tuple(account.policies[i] for i in deciding),
             )
-            for account in build_accounts(stressed_plan, archives, chosen, thresholds)
+            for account in build_accounts(stressed_plan, archives, seed_weights, thresholds)
         ]
 
     return build

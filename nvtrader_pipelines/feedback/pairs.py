@@ -76,7 +76,7 @@ def _candidate_pairs(store: Store, plan: RunPlan, run: SealedRun) -> pl.DataFram
     for fold in plan.folds:
         spans = windows[fold.index]
         proposed = walk(
-            proposing_policy(plan, archives, run.chosen, fold), rebalances_within(spans, environment.rebal_freq)
+            proposing_policy(plan, archives, run.seed_weights, fold), rebalances_within(spans, environment.rebal_freq)
         )
         candidates: Mapping[str, FloatArray] = {
             **{

@@ -155,10 +155,12 @@ class LearnedPolicy:
 class EnsemblePolicy:
     """Average of several policies' targets, all computed from the ensemble's account.
 
-    Learned members are copied, since they may be stateful.
+    `weights` of the members need not sum to 1; without them, all weigh the same. Learned members are copied, since they
+    may be stateful.
     """
 
-    def __init__(self, members: Sequence[Policy]) -> None:
+    def __init__(self, members: Sequence[Policy], weights: Sequence[float] | None = None) -> None:
+        self._weights = weights
         self._members = tuple(
             member.without_estimates if isinstance(member, LearnedPolicy) else member for member in members
         )
@@ -167,8 +169,10 @@ class EnsemblePolicy:
         """Return the mean of the members' target weights, and the hash of what they all saw, at the close of `t`."""
         decisions = [member.decide(panel, t, account) for member in self._members]
         hashes = {decision.observation_hash for decision in decisions}
+        targets = [decision.target for decision in decisions if decision.target is not None]
+        mean = np.mean(targets, axis=0) if self._weights is None else np.average(targets, axis=0, weights=self._weights)
         return Decision(
-            target=np.mean([decision.target for decision in decisions if decision.target is not None], axis=0),
+            target=mean,
             observation_hash=hashes.pop() if len(hashes) == 1 else None,
         )
 

@@ -102,7 +102,7 @@ def require_usable(store: Store, run: SealedRun, policy: str) -> tuple[str, ...]
     try:
         panel = store.panels.read(spec.market)
         archives = store.policies.read_run(run)
-        deploy(spec, panel, run.as_parent, archives, run.chosen, run.thresholds, policy)
+        deploy(spec, panel, run.as_parent, archives, run.seed_weights, run.thresholds, policy)
     except ValueError as error:
         raise market_mismatch_error(run, policy, error) from error
     return panel.symbols

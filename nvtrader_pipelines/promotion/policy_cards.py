@@ -51,7 +51,8 @@ class LibraryCard(Document):
     snapshot_ids: Mapping[str, int]  # table to snapshot of the training market
     panel_digest: str
     seeds: tuple[int, ...]  # seeds that decide
-    chosen: Mapping[int, int]  # fold to its chosen seed
+    chosen: Mapping[int, int]  # fold to the seed that trades alone
+    weights: Mapping[int, Mapping[int, float]]  # of seeds that trade together, by fold; empty if all weigh the same
     agents: Mapping[int, str]  # seed to the kind of the agent that trained it
     folds: tuple[Row, ...]  # training and test windows
     scores: tuple[Row, ...]  # a row per period of the verdict; empty if not evaluated
@@ -214,6 +215,7 @@ class _CardReader:
             panel_digest=run.panel_digest,
             seeds=seeds,
             chosen=run.chosen if ensemble else {},
+            weights=run.weights if ensemble else {},
             agents={seed: agents[seed] for seed in seeds},
             folds=tuple(fold.model_dump() for fold in run.folds),
             scores=scores,

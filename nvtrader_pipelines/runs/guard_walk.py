@@ -88,7 +88,7 @@ def _best_baseline(store: Store, run: SealedRun) -> str | None:
 
 def _accounts(plan: RunPlan, archives: Archives, run: SealedRun, baseline: str) -> Iterator[PolicyAccount]:
     """Yield the three accounts of a slice, each with policies of its own, since they may be stateful."""
-    opened, twins = (build_accounts(plan, archives, run.chosen, run.thresholds) for _ in range(2))
+    opened, twins = (build_accounts(plan, archives, run.seed_weights, run.thresholds) for _ in range(2))
     yield replace(next(account for account in opened if account.kind == "ensemble"), name=GUARDED)
     twin = next(account for account in twins if account.kind == "ensemble")
     untimed = tuple(policy.without_timing for policy in twin.policies if isinstance(policy, PipelinedPolicy))

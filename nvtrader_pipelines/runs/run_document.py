@@ -13,7 +13,7 @@ from nvtrader_pipelines.evaluation.account_statistics import Leverage
 from nvtrader_pipelines.evaluation.guard_telemetry import GuardTelemetry
 from nvtrader_pipelines.evaluation.session_windows import WINDOW_DISTRIBUTION
 from nvtrader_pipelines.evaluation.short_samples import mask_short
-from nvtrader_pipelines.experiments.progress import SHARPE_OF_SEED
+from nvtrader_pipelines.experiments.progress import SHARPE_OF_SEED, WEIGHT_OF_SEED
 from nvtrader_pipelines.runs.annotations import Annotation, read_annotation
 from nvtrader_pipelines.runs.run_queries import (
     KEYS,
@@ -78,6 +78,15 @@ class ChosenSeed(Document):
     sharpe: dict[int, float]  # validation Sharpe ratio by seed
 
 
+class WeightedSeeds(Document):
+    """Seeds that trade together in a fold, weighted by the design `meta_ensemble`."""
+
+    fold: int
+    weights: dict[int, float]  # by seed, sum to 1
+    agents: dict[int, str]  # kind of the agent that trained it, by seed
+    sharpe: dict[int, float]  # validation Sharpe ratio by seed
+
+
 class RunDocument(Document):
     """All facts of a run."""
 
@@ -88,6 +97,7 @@ class RunDocument(Document):
     figures: tuple[Figures, ...]  # by account and period
     policies: tuple[PolicyFile, ...]
     choices: tuple[ChosenSeed, ...]  # by fold; empty where seeds are averaged
+    seed_weights: tuple[WeightedSeeds, ...]  # by fold; empty where one seed trades or all weigh the same
     leverage: Leverage | None  # of its account over all tests; null where its gross is at most 1
     guards: GuardTelemetry | None  # of its account over all tests; null without guards
     events: tuple[RunEvent, ...]  # oldest first
@@ -163,13 +173,15 @@ def run_document(store: Store, run: LedgerRun) -> RunDocument:
     completed = store.tables.read(RUNS, {"run_id": [run.run_id]}, ["warnings"])["warnings"].to_list()
     figures, events = verdict_rows(store, run.run_id), store.ledger.events(run.run_id)
     spec = version_content(store.ledger, run.partition_key)
+    agents = agents_by_seed(spec)
     return RunDocument(
         verdict=run_verdict(store, run, figures),
         run=ShownRun.model_validate({**dict(run), "status": run.shown_status}),
         annotation=read_annotation(store, run.run_id),
         spec=spec,
         policies=rows_of(PolicyFile, store.ledger.policies(run.run_id)),
-        choices=read_choices(events, agents_by_seed(spec)),
+        choices=read_choices(events, agents),
+        seed_weights=read_seed_weights(events, agents),
         figures=rows_of(Figures, with_openings(store, figures)),
         leverage=read_leverage(store, run),
         guards=read_guard_telemetry(store, run),
@@ -181,10 +193,36 @@ def run_document(store: Store, run: LedgerRun) -> RunDocument:
 
 def read_choices(events: pl.DataFrame, agents: Mapping[int, str]) -> tuple[ChosenSeed, ...]:
     """Read the chosen seeds from the events of their choice; a run that was resumed has chosen again."""
-    choices, n = dict[int, ChosenSeed](), len(SHARPE_OF_SEED)
+    return tuple(
+        ChosenSeed(fold=fold, seed=seed, agent=agents[seed], sharpe=_by_seed(metrics, SHARPE_OF_SEED))
+        for fold, seed, metrics in _validations(events)
+        if seed is not None
+    )
+
+
+def read_seed_weights(events: pl.DataFrame, agents: Mapping[int, str]) -> tuple[WeightedSeeds, ...]:
+    """Read the weights of seeds from the events of their validation, the last of each fold."""
+    return tuple(
+        WeightedSeeds(
+            fold=fold,
+            weights=weights,
+            agents={seed: agents[seed] for seed in weights},
+            sharpe=_by_seed(metrics, SHARPE_OF_SEED),
+        )
+        for fold, _, metrics in _validations(events)
+        if (weights := _by_seed(metrics, WEIGHT_OF_SEED))
+    )
+
+
+def _validations(events: pl.DataFrame) -> list[tuple[int, int | None, dict[str, float]]]:
+    """Fold, seed that trades alone, and metrics of the last validation of each fold, by fold."""
+    last = {}
     for fold, seed, content in events.filter(stage="evaluate.step").select("fold", "seed", "metrics").iter_rows():
         metrics = json.loads(content or "{}")
-        sharpe = {int(name[n:]): value for name, value in metrics.items() if name.startswith(SHARPE_OF_SEED)}
-        if sharpe:
-            choices[fold] = ChosenSeed(fold=fold, seed=seed, agent=agents[seed], sharpe=sharpe)
-    return tuple(choices[fold] for fold in sorted(choices))
+        if _by_seed(metrics, SHARPE_OF_SEED):
+            last[fold] = (fold, seed, metrics)
+    return [last[fold] for fold in sorted(last)]
+
+
+def _by_seed(metrics: Mapping[str, float], prefix: str) -> dict[int, float]:
+    return {int(name.removeprefix(prefix)): value for name, value in metrics.items() if name.startswith(prefix)}

@@ -8,7 +8,7 @@ import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
-from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
+from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds, SeedWeights
 from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.runtime import Runtime
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
@@ -35,7 +35,7 @@ class MemoryRunStore:
     """Run store in memory."""
 
     policies: dict[FoldSeed, bytes] = field(default_factory=dict)
-    chosen_seeds: Mapping[int, int] = field(default_factory=dict)
+    validated: SeedWeights = field(default_factory=dict)
     fitted: FoldThresholds = field(default_factory=dict)
     record: BacktestRecord | None = None
 
@@ -61,13 +61,13 @@ class MemoryRunStore:
         """Policies so far."""
         return self.policies
 
-    def seal(self, chosen: Mapping[int, int], thresholds: FoldThresholds) -> None:
-        """Store the chosen seeds and fitted thresholds."""
-        self.chosen_seeds, self.fitted = dict(chosen), thresholds
+    def seal(self, seed_weights: SeedWeights, thresholds: FoldThresholds) -> None:
+        """Store the weights of seeds and the fitted thresholds."""
+        self.validated, self.fitted = seed_weights, thresholds
 
-    def chosen(self) -> Mapping[int, int]:
-        """Chosen seed by fold."""
-        return self.chosen_seeds
+    def seed_weights(self) -> SeedWeights:
+        """Weights of seeds by fold."""
+        return self.validated
 
     def thresholds(self) -> FoldThresholds:
         """Fitted thresholds by fold."""

@@ -12,7 +12,7 @@ import polars as pl
 
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
 from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
-from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
+from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds, SeedWeights
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.runtime import training_curves
@@ -127,17 +127,17 @@ class RunWriter:
             return self.library.read_unsealed(self.plan)
         return self.library.read_run(self.parent or self.run)
 
-    def seal(self, chosen: Mapping[int, int], thresholds: FoldThresholds) -> None:
+    def seal(self, seed_weights: SeedWeights, thresholds: FoldThresholds) -> None:
         """Seal the policies, then store and log their training curves."""
-        run = self.library.seal(self.plan, chosen, thresholds)
+        run = self.library.seal(self.plan, seed_weights, thresholds)
         curves = training_curves(self.library.read_run(run))
         replace_run(self.store, TRAINING_CURVES, curves, run)
         if self.tracker:
             self.tracker.log_training(curves, self.library.folder(*self._key))
 
-    def chosen(self) -> Mapping[int, int]:
-        """Chosen seed by fold."""
-        return self.run.chosen
+    def seed_weights(self) -> SeedWeights:
+        """Weights of seeds by fold."""
+        return self.run.seed_weights
 
     def thresholds(self) -> FoldThresholds:
         """Fitted timing thresholds by fold."""
@@ -175,7 +175,7 @@ class RunWriter:
         if self.parent is None:
             return self.library.read_sealed(*self._key)
         of = self.parent  # that trained the policies
-        return SealedRun.of(self.plan, of.policies, of.chosen, of.thresholds, of.processor)
+        return SealedRun.of(self.plan, of.policies, of.seed_weights, of.thresholds, of.processor)
 
 
 def require_unchanged_past(known: pl.DataFrame, now: pl.DataFrame) -> None:

@@ -103,7 +103,7 @@ def stress_run(store: Store, plan: RunPlan, run: SealedRun, task_id: str) -> Gen
         StorageError: if the snapshot of the returns is missing, or a policy is missing or was changed.
     """
     returns = store.tables.read(RETURNS, {"source": [run.source]}, snapshot_id=run.snapshot_ids[RETURNS.name])
-    contest = stressed_accounts(plan, store.policies.read_run(run), run.chosen, run.thresholds)
+    contest = stressed_accounts(plan, store.policies.read_run(run), run.seed_weights, run.thresholds)
     return StressRun(plan, returns, contest, task_id, now).steps(standard_stress_test(plan.spec))
 
 

@@ -16,7 +16,7 @@ from nvtrader_pipelines.experiments.entrant_specs import (
     Sb3EntrantSpec,
     WeightsEntrantSpec,
 )
-from nvtrader_pipelines.experiments.policy_accounts import Archives, FoldThresholds
+from nvtrader_pipelines.experiments.policy_accounts import Archives, FoldThresholds, SeedWeights
 from nvtrader_pipelines.experiments.recorded_folds import Parent
 from nvtrader_pipelines.experiments.replay import replay_plan
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
@@ -115,7 +115,7 @@ def run_entrant(
     spec: ExperimentSpec,
     parent: Parent,
     archives: Archives,
-    chosen: Mapping[int, int],
+    seed_weights: SeedWeights,
     thresholds: FoldThresholds,
     **facts: Any,
 ) -> Entrant:
@@ -127,7 +127,7 @@ def run_entrant(
 
     def folds_and_policies(panel: MarketPanel, window: DateRange) -> tuple[tuple[Fold, ...], tuple[Policy, ...]]:
         plan = replay_plan(spec, panel, parent, window)
-        return plan.folds, find_account(plan, archives, chosen, thresholds, spec.name).policies
+        return plan.folds, find_account(plan, archives, seed_weights, thresholds, spec.name).policies
 
     def open_timed(panel: MarketPanel, window: DateRange) -> Policy:
         return FoldPolicies(*folds_and_policies(panel, window))

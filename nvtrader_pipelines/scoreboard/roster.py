@@ -70,7 +70,7 @@ class _EntrantReader:
             spec,
             sealed.as_parent,
             library.read_run(sealed),
-            sealed.chosen,
+            sealed.seed_weights,
             sealed.thresholds,
             latest=None if after_tests else spec.splitter.test_last,
             run_id=sealed.run_id,

@@ -26,7 +26,7 @@ from nvtrader_pipelines.storage.read_sources import note_read
 
 if TYPE_CHECKING:  # slow to import
     from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
-    from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds
+    from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds, SeedWeights
     from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 
 MANIFEST, LATEST = "manifest.json", "latest.json"
@@ -80,7 +80,7 @@ class PolicyLibrary:
         paths = {key: folder / policy_file_name(key) for key in plan.keys}
         return {key: path.read_bytes() for key, path in paths.items() if path.exists()}
 
-    def seal(self, plan: RunPlan, chosen: Mapping[int, int] = NONE, thresholds: FoldThresholds = NONE) -> SealedRun:
+    def seal(self, plan: RunPlan, seed_weights: SeedWeights = NONE, thresholds: FoldThresholds = NONE) -> SealedRun:
         """Write the manifest of a trained run and make it the latest of its experiment.
 
         Raises:
@@ -96,7 +96,7 @@ class PolicyLibrary:
         with contextlib.suppress(StorageError):  # not sealed yet
             before = self.read_sealed(plan.spec.partition_key, plan.run_id)
             processor = before.processor if before.policies == policies else processor
-        run = SealedRun.of(plan, policies, chosen, thresholds, processor)
+        run = SealedRun.of(plan, policies, seed_weights, thresholds, processor)
         write_atomically(folder / MANIFEST, run.model_dump_json(indent=1).encode())
         write_atomically(folder.parent / LATEST, json.dumps({"run_id": run.run_id}).encode())
         for checkpoint in folder.glob("*.checkpoint"):  # left by a process killed in `save`

@@ -34,10 +34,10 @@ class MemoryStore:
     def archives(self):
         return {key: policy.archive for key, policy in (self.parent or self).policies.items()}
 
-    def seal(self, chosen, thresholds):
-        self.sealed, self.fitted = dict(chosen), dict(thresholds)
+    def seal(self, seed_weights, thresholds):
+        self.sealed, self.fitted = dict(seed_weights), dict(thresholds)
 
-    def chosen(self):
+    def seed_weights(self):
         return (self.parent or self).sealed
 
     def thresholds(self):

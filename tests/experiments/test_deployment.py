@@ -19,7 +19,7 @@ from tests.panels import with_other_future
 
 def deployed(plan, run, parent, policy="tiny", panel=None):
     panel = panel or plan.panel
-    return deploy(plan.spec, panel, parent, run.archives(), run.chosen(), run.thresholds(), policy)
+    return deploy(plan.spec, panel, parent, run.archives(), run.seed_weights(), run.thresholds(), policy)
 
 
 class Asked:

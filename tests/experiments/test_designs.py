@@ -1,9 +1,11 @@
 from datetime import date
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from scipy.special import softmax
 
 from nvtrader_pipelines.components.component import canonical_json
 from nvtrader_pipelines.evaluation.splits import Fold
@@ -13,6 +15,7 @@ from nvtrader_pipelines.experiments.designs import (
     BasicDesign,
     BestOfNDesign,
     CurriculumDesign,
+    MetaEnsembleDesign,
     WalkForwardDesign,
     labels,
     leaves,
@@ -33,16 +36,27 @@ def ablation(field, values, **fields):
 
 def test_basic_runs_the_last_fold_and_the_others_run_all():
     assert list(BasicDesign().folds(FOLDS)) == FOLDS[-1:]
-    for design in (WalkForwardDesign(), BestOfNDesign(), CurriculumDesign()):
+    for design in (WalkForwardDesign(), BestOfNDesign(), MetaEnsembleDesign(), CurriculumDesign()):
         assert list(design.folds(FOLDS)) == FOLDS
 
 
-def test_only_best_of_n_holds_sessions_out():
+def test_only_designs_that_compare_seeds_hold_sessions_out():
     assert BestOfNDesign(validation_sessions=60).validation_sessions == 60
+    assert MetaEnsembleDesign().validation_sessions == 63
     assert [design().validation_sessions for design in (BasicDesign, WalkForwardDesign, AblationDesign)] == [0, 0, 0]
 
 
-@pytest.mark.parametrize("design", [BasicDesign(), WalkForwardDesign(), BestOfNDesign()])
+def test_meta_ensemble_weights_are_the_softmax_of_sharpe_ratios():
+    sharpe = {4: 0.3, 0: -1.2, 1: 2.5}
+    weights = MetaEnsembleDesign().seed_weights(sharpe)
+    assert list(weights) == [4, 0, 1]
+    np.testing.assert_allclose(list(weights.values()), softmax(list(sharpe.values())), rtol=1e-14)
+    assert MetaEnsembleDesign().seed_weights({0: 900.0, 1: -900.0}) == {0: 1.0, 1: 0.0}
+    equal = {2: -0.7, 0: -0.7, 1: -0.7}
+    assert MetaEnsembleDesign().seed_weights(equal) == WalkForwardDesign().seed_weights(equal)
+
+
+@pytest.mark.parametrize("design", [BasicDesign(), WalkForwardDesign(), BestOfNDesign(), MetaEnsembleDesign()])
 def test_an_experiment_that_is_no_ablation_is_its_own_only_variant(design):
     spec = ExperimentSpec(name="base", design=design)
     assert spec.variants() == (spec,)

@@ -50,6 +50,6 @@ def test_fold_trades_the_member_of_the_best_validation_and_names_it(store):
         kind = MEMBERS[SEEDS.index(step.seed) % 2].kind
         assert best == f"sharpe/seed-{step.seed}"
         assert f"seed {step.seed} ({kind}) has the best" in step.message
-    assert {step.fold: step.seed for step in choices} == store.sealed
+    assert {step.fold: {step.seed: 1.0} for step in choices} == store.sealed
     own = store.record.trajectories.filter(policy="tiny")
-    assert dict(own.select("fold", "seed").unique().iter_rows()) == store.sealed
+    assert set(own.select("fold", "seed").unique().iter_rows()) == {(step.fold, step.seed) for step in choices}

@@ -37,7 +37,7 @@ def judged_as(timed):
     """A run as an entrant of a contest under its own environment, and what it did there."""
     plan, store = timed
     parent = Parent(plan.run_id, fold_dates(plan))
-    entrant = run_entrant("tiny", plan.spec, parent, store.archives(), store.chosen(), store.thresholds())
+    entrant = run_entrant("tiny", plan.spec, parent, store.archives(), store.seed_weights(), store.thresholds())
     environment = plan.spec.environment
     terms = Execution(fill=environment.fill, costs=environment.cost_models)
     return run_contest_backtest(entrant, plan.panel, contest_on(plan.panel, plan.window, terms), metered())
@@ -45,7 +45,7 @@ def judged_as(timed):
 
 def test_the_weights_on_record_are_those_that_the_pipeline_gave(timed):
     plan, store = timed
-    who = build_accounts(plan, store.archives(), store.chosen(), store.thresholds())
+    who = build_accounts(plan, store.archives(), store.seed_weights(), store.thresholds())
     logs = store.record.action_logs.partition_by("step", maintain_order=True)
     steps = list(walk(plan.panel, plan.spec.environment, plan.folds, who))
     assert len(steps) == len(logs)
@@ -122,6 +122,6 @@ def test_a_stressed_world_is_traded_with_the_thresholds_of_the_run(timed):
 
         panel, blocks = plan.panel, plan.paths.blocks
 
-    who = stressed_accounts(plan, store.archives(), store.chosen(), store.thresholds())(Same)
+    who = stressed_accounts(plan, store.archives(), store.seed_weights(), store.thresholds())(Same)
     record = backtest(plan.panel, plan.spec.environment, plan.folds, who)
     assert record.equity_curves.equals(store.record.equity_curves)

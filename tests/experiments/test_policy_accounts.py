@@ -7,7 +7,7 @@ from nvtrader_pipelines.evaluation.backtest import PolicyAccount, backtest
 from nvtrader_pipelines.evaluation.splits import Block
 from nvtrader_pipelines.evaluation.statistics import sharpe_ratio
 from nvtrader_pipelines.experiments.designs import BasicDesign, BestOfNDesign
-from nvtrader_pipelines.experiments.policy_accounts import build_accounts, choose_seed
+from nvtrader_pipelines.experiments.policy_accounts import build_accounts, weigh_seeds
 from nvtrader_pipelines.policies.archive import read_archive
 from nvtrader_pipelines.policies.baselines import BuyAndHold
 from nvtrader_pipelines.policies.learned import open_policy
@@ -37,7 +37,7 @@ def test_the_best_of_n_trains_a_purge_before_the_sessions_it_holds_out(best_plan
         assert best_plan.validation_window(fold) == (fold.train_last - N_HELD_OUT + 1, fold.train_last)
 
 
-def test_choose_seed_maximizes_validation_sharpe_ratio(best_plan, best):
+def test_weigh_seeds_maximizes_validation_sharpe_ratio(best_plan, best):
     for fold in best_plan.folds:
         first, last = best_plan.validation_window(fold)
         found = {}
@@ -47,14 +47,15 @@ def test_choose_seed_maximizes_validation_sharpe_ratio(best_plan, best):
             held_out = Block(fold.index, first, last)
             curve = backtest(best_plan.panel, BEST_OF.environment, [held_out], [alone]).equity_curves
             found[seed] = sharpe_ratio(curve["net_return"].to_numpy(), 252)
-        choice = choose_seed(best_plan, best.archives(), fold)
+        choice = weigh_seeds(best_plan, best.archives(), fold)
         assert dict(choice.sharpe) == found
-        assert best.sealed[fold.index] == choice.seed == max(found, key=found.__getitem__)
+        assert choice.seed == max(found, key=found.__getitem__)
+        assert best.sealed[fold.index] == choice.weights == {choice.seed: 1.0}
 
 
 def test_seed_choice_is_reported_with_its_sharpe_ratios(best_plan, best):
     choices = [step for step in best.reported if step.stage == "evaluate.step" and "validation Sharpe" in step.message]
-    assert [(step.fold, step.seed) for step in choices] == sorted(best.sealed.items())
+    assert {step.fold: {step.seed: 1.0} for step in choices} == best.sealed
     for step in choices:
         assert set(step.metrics) == {f"sharpe/seed-{seed}" for seed in BEST_OF.seeds}
 
@@ -62,7 +63,7 @@ def test_seed_choice_is_reported_with_its_sharpe_ratios(best_plan, best):
 def test_the_experiments_own_account_follows_the_seed_chosen_in_each_fold(best_plan, best):
     steps = best.record.trajectories
     own = steps.filter(pl.col("policy") == "tiny")
-    assert dict(own.select("fold", "seed").unique().iter_rows()) == best.sealed
+    assert {fold: {seed: 1.0} for fold, seed in own.select("fold", "seed").unique().iter_rows()} == best.sealed
     first = own.filter(pl.col("step") == 0)
     twin = steps.filter(pl.col("policy") == f"tiny/seed-{first['seed'][0]}", pl.col("step") == 0)
     assert first["action"].to_list() == twin["action"].to_list()
@@ -70,7 +71,7 @@ def test_the_experiments_own_account_follows_the_seed_chosen_in_each_fold(best_p
 
 def test_no_other_design_chooses(plan, run):
     assert run.sealed == {}
-    assert plan.folds_to_choose == ()
+    assert plan.validated_folds == ()
     assert run.record.trajectories.filter(pl.col("policy") == "tiny")["seed"].null_count() > 0
 
 

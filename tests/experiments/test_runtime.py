@@ -31,10 +31,10 @@ def record(run):
     return run.record
 
 
-def judged(plan, archives, chosen=None):
+def judged(plan, archives, seed_weights=None):
     """The record of policies walked again."""
     store = MemoryStore()
-    store.archives, store.sealed = lambda: archives, chosen or {}
+    store.archives, store.sealed = lambda: archives, seed_weights or {}
     for _ in runtime(plan, store).walk():
         pass
     return store.record

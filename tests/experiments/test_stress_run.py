@@ -47,7 +47,7 @@ def run():
 def progress_and_table(run):
     """Each step of its stress test, and the table."""
     plan, store = run
-    contest = stressed_accounts(plan, store.archives(), store.chosen(), store.thresholds())
+    contest = stressed_accounts(plan, store.archives(), store.seed_weights(), store.thresholds())
     steps, found = StressRun(plan, ROWS, contest, "task", ticking()).steps(STRESS_TEST), []
     while True:
         try:
@@ -94,8 +94,8 @@ def test_progress_counts_every_market(progress_and_table):
 def test_unstressed_decisions_equal_those_on_the_training_market(run):
     plan, store = run
     unstressed = next(apply_scenarios(ROWS, out_of_sample(plan), STRESS_TEST, WHOLE))
-    there = stressed_accounts(plan, store.archives(), store.chosen(), store.thresholds())(unstressed)
-    here = build_accounts(plan, store.archives(), store.chosen(), store.thresholds())
+    there = stressed_accounts(plan, store.archives(), store.seed_weights(), store.thresholds())(unstressed)
+    here = build_accounts(plan, store.archives(), store.seed_weights(), store.thresholds())
     t = plan.panel.index_of(unstressed.panel.sessions[unstressed.first])
     for one, other in zip(here, there, strict=True):
         was = one.policies[0].decide(plan.panel, t, Accounts(plan.panel, plan.spec.environment, 1, t).account(0))
@@ -132,14 +132,14 @@ def test_archives_of_another_market_raise(run):
     unstressed = next(apply_scenarios(ROWS, out_of_sample(plan), STRESS_TEST, WHOLE))
     other = replace(plan, panel_digest="0" * 64)
     with pytest.raises(PolicyArchiveError):
-        stressed_accounts(other, store.archives(), store.chosen(), store.thresholds())(unstressed)
+        stressed_accounts(other, store.archives(), store.seed_weights(), store.thresholds())(unstressed)
 
 
 def test_names_other_than_trained_on_raise(run):
     plan, store = run
     unstressed = next(apply_scenarios(ROWS, out_of_sample(plan), STRESS_TEST, PanelChoice(NEW_YORK, ("AAA", "BBB"))))
     with pytest.raises(PolicyArchiveError):
-        stressed_accounts(plan, store.archives(), store.chosen(), store.thresholds())(unstressed)
+        stressed_accounts(plan, store.archives(), store.seed_weights(), store.thresholds())(unstressed)
 
 
 @pytest.mark.parametrize(

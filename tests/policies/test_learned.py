@@ -113,6 +113,14 @@ def test_ensemble_averages_targets_computed_from_its_own_account(kind):
         assert decision.action is decision.value is decision.log_prob is None
 
 
+def test_ensemble_of_equal_weights_decides_as_the_plain_average():
+    members = [opened("ppo", seed=seed) for seed in (0, 1, 2)]
+    plain, weighted = (EnsemblePolicy(members, weights) for weights in (None, [2.0] * 3))
+    for t in SESSIONS:
+        decision = plain.decide(PANEL, t, ACCOUNT)
+        np.testing.assert_allclose(weighted.decide(PANEL, t, ACCOUNT).target, decision.target, rtol=0, atol=1e-15)
+
+
 @EVERY
 def test_policy_without_estimates_decides_the_same_targets_alone(kind):
     policy = opened(kind)

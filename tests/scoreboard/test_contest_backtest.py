@@ -84,7 +84,9 @@ def fixed_target(name, target):
 @pytest.fixture(scope="module")
 def entrant(plan, run):
     parent = Parent(plan.run_id, fold_dates(plan))
-    return run_entrant("tiny", plan.spec, parent, run.archives(), run.chosen(), run.thresholds(), run_id=plan.run_id)
+    return run_entrant(
+        "tiny", plan.spec, parent, run.archives(), run.seed_weights(), run.thresholds(), run_id=plan.run_id
+    )
 
 
 @pytest.mark.slow

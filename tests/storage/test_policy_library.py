@@ -166,11 +166,23 @@ def test_unsealed_policies_can_be_read(library, plan):
 def test_manifest_holds_sessions_of_folds_and_chosen_seeds(library, plan):
     for fold, seed in plan.keys:
         library.save(SPEC.partition_key, plan.run_id, trained_policy(plan, fold, seed))
-    run = library.seal(plan, {0: 2, 1: 0})
+    run = library.seal(plan, {0: {2: 1.0}, 1: {0: 1.0}})
     sessions = plan.panel.sessions
     assert run.as_parent.window == (sessions[206].item(), sessions[399].item())
     assert run.folds[0].train_last == sessions[199].item()
     assert library.read_latest(SPEC.partition_key).chosen == {0: 2, 1: 0}
+    assert "weights" not in run.model_dump()
+    assert run.seed_weights == {0: {2: 1.0}, 1: {0: 1.0}}
+
+
+def test_manifest_and_its_digest_hold_the_exact_weights_of_seeds(library, plan):
+    equal = seal_run(library, plan)
+    weights = {0: {2: 0.1 + 0.2, 0: 0.7 - 1e-17, 1: 1e-300}, 1: {0: 0.5, 1: 0.25, 2: 0.25}}
+    run = library.seal(plan, weights)
+    read = library.read_latest(SPEC.partition_key)
+    assert (read.chosen, read.seed_weights) == ({}, weights)
+    assert list(read.weights[0]) == [2, 0, 1]
+    assert equal.sha256 != run.sha256 == read.sha256
 
 
 def test_manifest_digest_covers_the_fitted_thresholds(library, plan):
@@ -193,7 +205,7 @@ def test_manifest_names_the_processor_outside_its_digest(library, plan):
 def test_run_sealed_again_elsewhere_keeps_the_processor_that_trained_it(library, plan, monkeypatch):
     run = seal_run(library, plan)
     monkeypatch.setattr(policy_library, "processor_name", lambda: "another")
-    assert library.seal(plan, run.chosen).processor == processor_name()
+    assert library.seal(plan, run.seed_weights).processor == processor_name()
 
 
 def test_manifest_without_thresholds_is_read(library, plan):

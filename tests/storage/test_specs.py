@@ -119,6 +119,7 @@ def test_examples_hold_a_sweep_an_ablation_and_a_best_of_n():
     ablation = read_experiment(EXAMPLES / "ablation.yaml")
     assert [variant.environment.turnover_cost_bps for variant in ablation.variants()] == [0.0, 10.0, 50.0]
     assert read_experiment(EXAMPLES / "best-of-n.yaml").design.kind == "best_of_n"
+    assert read_experiment(EXAMPLES / "meta-ensemble.yaml").design.kind == "meta_ensemble"
 
 
 def test_example_of_reinforce_plus_plus_holds_the_nemo_rl_settings():

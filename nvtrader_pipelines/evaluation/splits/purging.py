@@ -39,8 +39,8 @@ class PurgedBlocks(Component):
             )
         if spec.design.validation_sessions:
             raise ValueError(
-                f"design: best_of_n holds out the end of one training window, but {kind} trains on both sides of what "
-                "it tests; choose the walk_forward design, or the walk_forward or holdout splitter"
+                f"design: {spec.design.kind} holds out the end of one training window, but {kind} trains on both sides "
+                "of what it tests; choose the walk_forward design, or the walk_forward or holdout splitter"
             )
         if self.purge_size < rebal_freq - 1:
             raise ValueError(

@@ -54,7 +54,7 @@ class EnsembleAgent(BaseAgent):
     """Several learners on one environment: seed i trains member i mod n, by its place among the seeds.
 
     The design `best_of_n` then trades, in each fold, the member with the best validation Sharpe ratio (Yang et al.
-    2020, FinRL's ensemble); every other design averages the members' weights.
+    2020, FinRL's ensemble); `meta_ensemble` averages the members' weights by these ratios, other designs plainly.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ("DRLEnsembleAgent", "WalkForwardEnsembler")

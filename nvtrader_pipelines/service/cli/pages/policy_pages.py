@@ -74,7 +74,7 @@ def print_card(card: PolicyDocument) -> None:
             "fold": fold["index"],
             "trained on": f"{fold['train_first']} to {fold['train_last']}",
             "tested on": f"{fold['test_first']} to {fold['test_last']}",
-            "seed chosen": _chosen_seed(card, fold["index"]),
+            "weights of seeds" if card.weights else "seed chosen": _seeds_of(card, fold["index"]),
         }
         for fold in card.folds
     ]
@@ -91,9 +91,14 @@ def print_card(card: PolicyDocument) -> None:
         print_line(f"note: {warning}", "yellow")
 
 
-def _chosen_seed(card: PolicyDocument, fold: int) -> str:
-    """Format the chosen seed of a fold with its agent; empty where seeds are averaged."""
-    return f"{card.chosen[fold]} ({card.agents[card.chosen[fold]]})" if fold in card.chosen else ""
+def _seeds_of(card: PolicyDocument, fold: int) -> str:
+    """Format the seed of a fold, or those with the three largest weights; empty where all weigh the same."""
+    if fold in card.chosen:
+        return f"{card.chosen[fold]} ({card.agents[card.chosen[fold]]})"
+    weights = card.weights.get(fold, {})
+    largest = sorted(weights, key=weights.__getitem__, reverse=True)[:3]
+    shown = [f"{weights[seed]:.2f} seed {seed} ({card.agents[seed]})" for seed in largest]
+    return ", ".join(shown + ["..."] * (len(weights) > len(largest)))
 
 
 def print_tear_sheet(sheet: TearSheetDocument) -> None:

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Collection, Mapping
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -111,7 +112,13 @@ def print_run(document: RunDocument, details: Collection[str] = ()) -> None:
 
 
 def choice_facts(document: RunDocument) -> dict[str, str]:
-    """Fact on the seeds that a run has chosen by their validation Sharpe ratios, if it has chosen any."""
+    """Fact on the seeds that a run has chosen or weighted by their validation Sharpe ratios, if it has."""
+    if weighted := document.seed_weights:
+        means = ", ".join(
+            f"seed {seed} ({agent}) {fmean(fold.weights[seed] for fold in weighted):.2f}"
+            for seed, agent in weighted[0].agents.items()
+        )
+        return {"weights": f"{means} on average over the folds"}
     folds = Counter(f"seed {choice.seed} ({choice.agent})" for choice in document.choices)
     return (
         {"chosen": ", ".join(f"{name} in {n} fold{'s' if n > 1 else ''}" for name, n in folds.most_common())}
