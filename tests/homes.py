@@ -89,7 +89,10 @@ VOLATILE_COLUMNS = {  # columns that differ between equal runs: times, snapshots
     SCOREBOARD.name: ["judged_at"],
     PROMOTION_DECISIONS.name: ["considered_at"],
     ACTIVE_POLICY.name: ["event_id", "activated_at", "snapshot_ids"],
-    MARKET_PANEL.name: ["built_at", *(f"{name}_snapshot_id" for name in ("returns", "features", "clean_bars", "bars"))],
+    MARKET_PANEL.name: [
+        "built_at",
+        *(f"{name}_snapshot_id" for name in ("returns", "features", "clean_bars", "bars", "series")),
+    ],
 }
 
 

@@ -42,7 +42,8 @@ LIBRARIES = (
 DIGITS = 12
 PACKAGE = "nvtrader_pipelines"
 ENGINE = "experiments.runtime"  # training, accounts, walk and evaluation
-MARKET = tuple(f"market.{name}" for name in ("ingest", "cleaning", "returns", "features", "regimes", "panel"))
+_MARKET = ("ingest", "cleaning", "series_files", "returns", "features", "regimes", "panel")
+MARKET = tuple(f"market.{name}" for name in _MARKET)
 DEPTH = 3  # references between definitions that tell equal definitions apart
 
 Place = tuple[str, int]  # module and position of a statement in it

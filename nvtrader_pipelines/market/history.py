@@ -1,7 +1,7 @@
 """Prices of one source as arrays over (session, symbol), from which features are computed."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import pairwise
 from typing import Any, Protocol, Self
@@ -11,6 +11,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.market.calendar import TradingCalendar
+from nvtrader_pipelines.market.series import as_of
 
 
 class _Feature(Protocol):
@@ -42,6 +43,14 @@ class PriceHistory(ReadOnlyArrays):
     highs: NDArray[np.float64]  # (T, N) adjusted
     lows: NDArray[np.float64]  # (T, N) adjusted
     calendar: TradingCalendar
+    # outside series by field, (T, N) each: a value at the session at which it becomes known, NaN at the others
+    series: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Make every array read-only."""
+        super().__post_init__()
+        for values in self.series.values():
+            _read_only(values)
 
     @property
     def has_price(self) -> NDArray[np.bool_]:
@@ -114,8 +123,10 @@ def bar_arrays(
     return arrays
 
 
-def price_history(returns: pl.DataFrame, calendar: TradingCalendar) -> PriceHistory:
+def price_history(returns: pl.DataFrame, calendar: TradingCalendar, series: pl.DataFrame | None = None) -> PriceHistory:
     """Build the price history from rows of `gold.returns` of one source, on the sessions of its calendar.
+
+    `series` are rows of `silver.series`, joined as of their publication.
 
     Raises:
         ValueError: if there is no row, or rows of more than one source.
@@ -128,7 +139,8 @@ def price_history(returns: pl.DataFrame, calendar: TradingCalendar) -> PriceHist
     days = calendar.sessions(days_found.min(), days_found.max())
     arrays = bar_arrays(returns, ("adj_close", "volume", "adj_high", "adj_low"), days, symbols)
     closes, volumes, highs, lows = arrays.values()
-    return PriceHistory(days, symbols, closes, volumes, highs, lows, calendar)
+    joined = {} if series is None else as_of(series, days, symbols, calendar)
+    return PriceHistory(days, symbols, closes, volumes, highs, lows, calendar, joined)
 
 
 def lag(values: NDArray[np.float64], n_sessions: int) -> NDArray[np.float64]:

@@ -3,6 +3,7 @@
 import datetime as dt
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -48,19 +49,32 @@ def ingest(
         ingested_at=pl.lit(ingested_at),
     )
     wanted = bars if years is None else bars.filter(pl.col("year").is_in(sorted(years)))
+    row = delivery_row(
+        delivery,
+        len(rows),
+        ingested_at,
+        refusal,
+        years=sorted(wanted["year"].unique()),
+        calendar=calendar.name,
+        guessed_symbol=delivered.guessed_symbol,
+        unused_columns=list(delivered.unused_columns),
+    )
+    return IngestedDelivery(wanted.select(pl.col(name).cast(kind) for name, kind in BARS.items()), row)
+
+
+def delivery_row(
+    delivery: Delivery, n_rows: int, ingested_at: dt.datetime, refusal: UnreadableFile | None, **facts: Any
+) -> pl.DataFrame:
+    """Describe a delivery as its row of `bronze.deliveries`, with more columns as `facts`."""
     row = {
         "source": delivery.source,
         "file": delivery.file,
         "digest": delivery.digest,
         "size": delivery.size,
-        "n_rows": len(rows),
-        "years": sorted(wanted["year"].unique()),
+        "n_rows": n_rows,
         "rule": refusal.rule if refusal else None,
         "reason": refusal.reason if refusal else None,
-        "calendar": calendar.name,
-        "guessed_symbol": delivered.guessed_symbol,
-        "unused_columns": list(delivered.unused_columns),
         "ingested_at": ingested_at,
     }
-    bars = wanted.select(pl.col(name).cast(kind) for name, kind in BARS.items())
-    return IngestedDelivery(bars, pl.DataFrame([row], schema=DELIVERIES))
+    empty: dict[str, Any] = {**dict.fromkeys(DELIVERIES), "years": [], "unused_columns": []}
+    return pl.DataFrame([empty | row | facts], schema=DELIVERIES)

@@ -1,7 +1,7 @@
 """Look-ahead checks: markets with another future, and features that depend on it."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from nvtrader_pipelines.components.family import PartError, failure_reason
 from nvtrader_pipelines.market.history import PriceHistory
 from nvtrader_pipelines.market.panel import PANEL_ARRAYS, MarketPanel, Window, map_arrays, window_mask
+from nvtrader_pipelines.market.series import SeriesUnavailable
 
 
 class LookAheadError(ValueError):
@@ -61,10 +62,9 @@ def with_other_future(panel: MarketPanel, t: int, seed: int = 99) -> MarketPanel
 
 def cut_history(history: PriceHistory, t: int) -> PriceHistory:
     """Cut a price history at the close of session `t`."""
-    closes, volumes, highs, lows = (
-        array[: t + 1] for array in (history.closes, history.volumes, history.highs, history.lows)
-    )
-    return PriceHistory(history.sessions[: t + 1], history.symbols, closes, volumes, highs, lows, history.calendar)
+    values = {field.name: getattr(history, field.name) for field in fields(history)}
+    arrays = {name: value[: t + 1] for name, value in values.items() if isinstance(value, np.ndarray)}
+    return replace(history, **arrays, series={name: array[: t + 1] for name, array in history.series.items()})
 
 
 def require_causal_feature(feature: _Feature, history: PriceHistory, cuts: Sequence[int] = ()) -> None:
@@ -72,6 +72,7 @@ def require_causal_feature(feature: _Feature, history: PriceHistory, cuts: Seque
 
     Raises:
         PartError: if the feature fails.
+        SeriesUnavailable: if an outside series that it reads is missing or has a gap.
         LookAheadError: with the feature, the last session left and the number of values that changed.
     """
     n_sessions = len(history.sessions)
@@ -90,6 +91,8 @@ def require_causal_feature(feature: _Feature, history: PriceHistory, cuts: Seque
 def _values(feature: _Feature, history: PriceHistory) -> NDArray[np.float64]:
     try:
         return feature.values(history)
+    except SeriesUnavailable:
+        raise
     except Exception as error:  # a package's own code
         raise PartError(
             f"the feature {feature.name} must run on the market's prices, but fails ({failure_reason(error)}); test it "

@@ -192,6 +192,7 @@ def panel_row(panel: MarketPanel, built_at: dt.datetime) -> pl.DataFrame:
         "features_snapshot_id": ids.get("gold.features"),
         "clean_bars_snapshot_id": ids.get("silver.clean_bars"),
         "bars_snapshot_id": ids.get("bronze.bars"),
+        "series_snapshot_id": ids.get("silver.series"),
         "built_at": built_at,
     }
     return pl.DataFrame([row], schema=PANELS)
@@ -222,7 +223,9 @@ def _usable_rows(
     gappy = _long_gaps(rows, max_gap, calendar)
     rows = _without(rows, gappy)
     has_volume = rows["volume"].null_count() < len(rows)
-    names = [name for name in columns if name not in _KEYS and (has_volume or "volume" not in name)]
+    names = [
+        name for name in columns if name not in _KEYS and (has_volume or "volume" not in name or "fundamental_" in name)
+    ]
     partial = _missing_features(rows, names)
     return _without(rows, partial), names, [*gappy, *partial]
 

@@ -47,7 +47,7 @@ DELIVERIES = TableSchema(
     Column("years", pl.List(pl.Int32), "years of its rows in `bronze.bars`"),
     Column("rule", pl.String, "why the whole file was refused, if it was"),
     Column("reason", pl.String, "the same as a sentence"),
-    Column("calendar", pl.String, "calendar of the source; null before calendars were recorded: XNYS"),
+    Column("calendar", pl.String, "calendar of the source; null of outside series, and of old deliveries, then XNYS"),
     _INGESTED_AT,
     Column("guessed_symbol", pl.String, "symbol in the file's name, if no row names one"),
     Column("unused_columns", pl.List(pl.String), "columns of the file that are not read"),
@@ -72,6 +72,15 @@ QUARANTINE = TableSchema(
     Column("rule", pl.String, "the first rule the row breaks"),
     Column("value", pl.String, "the offending value as delivered"),
     Column("reason", pl.String, "what must hold, what was found"),
+)
+SERIES = TableSchema(
+    Column("symbol", pl.String, "name the value is of; empty for the whole market"),
+    Column("field", pl.String, "field the value is of, such as vix or pe"),
+    Column("published", pl.Date, "day of publication; without a time, the value is known from the next session on"),
+    Column("published_at", UTC_TIME, "time of publication; null where only the day is known"),
+    Column("value", pl.Float64, "value, in the unit of the file"),
+    _FILE,
+    _LINE,
 )
 RETURNS = TableSchema(
     BAR,
@@ -107,5 +116,6 @@ PANELS = TableSchema(
     Column("features_snapshot_id", pl.Int64, "snapshot of gold.features it is made of"),
     Column("clean_bars_snapshot_id", pl.Int64, "snapshot of silver.clean_bars behind them"),
     Column("bars_snapshot_id", pl.Int64, "snapshot of bronze.bars behind them"),
+    Column("series_snapshot_id", pl.Int64, "snapshot of silver.series beside them; null before series were delivered"),
     Column("built_at", UTC_TIME, "when the row was written"),
 )

@@ -1,6 +1,6 @@
-"""Ingestion of deliveries into bronze bars, and the panels pinned to what was derived from them."""
+"""Ingestion of deliveries into bronze bars and outside series, and the panels pinned to what was derived."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,15 +12,17 @@ from nvtrader_pipelines.components.text import group_by_message
 from nvtrader_pipelines.evaluation.formats import pluralize
 from nvtrader_pipelines.market.ingest import ingest
 from nvtrader_pipelines.market.panel import PANEL_ARRAYS, MarketPanel, panel_row
-from nvtrader_pipelines.market.sources import Delivery
-from nvtrader_pipelines.market.sources.delivery import LANDING
+from nvtrader_pipelines.market.series_files import ingest_series
+from nvtrader_pipelines.market.sources import Delivery, LandedFile
+from nvtrader_pipelines.market.sources.delivery import LANDING, is_of_series
+from nvtrader_pipelines.market.sources.delivery import SERIES as SERIES_SOURCE
 from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.landing_zone import landed_files, store_copies
 from nvtrader_pipelines.storage.panels import current_snapshots, read_panel
 from nvtrader_pipelines.storage.specs import read_market
-from nvtrader_pipelines.storage.tables import BARS, DELIVERIES, MARKET_PANEL, RETURNS
+from nvtrader_pipelines.storage.tables import BARS, DELIVERIES, MARKET_PANEL, RETURNS, SERIES
 
 FILE_KEY = ["source", "file"]  # columns that identify a delivery
 
@@ -46,6 +48,7 @@ def ingest_market(tables: Warehouse, years: Sequence[int], at: datetime) -> Inge
 
     A file that was ingested for these years with the same digest is not read again; a changed file replaces its rows.
     All bars change in one commit. The deliveries are recorded after it, so a crash in between repeats the work.
+    Outside series are read whole each time, and replaced if they differ.
     Concurrent ingests run one after the other.
     """
     with file_lock(lock_path(tables.home, "ingest")):
@@ -61,32 +64,48 @@ def _ingest(tables: Warehouse, years: Sequence[int], at: datetime) -> Ingestion:
     new = [delivery for delivery in deliveries if not _is_ingested(known, stored, delivery, years)]
     parts = [ingest(delivery, years, at, market.calendars.of(delivery.source)) for delivery in new]
     rows = pl.concat([DELIVERIES.schema.to_frame(), *(part.delivery_row for part in parts)])
-    keys = pl.concat([rows.select(FILE_KEY), _moved_files(known, deliveries)])
+    series = _ingest_series(tables, known, files, at)
+    readers = {delivery.file: delivery.source for delivery in deliveries} | dict.fromkeys(series["file"], SERIES_SOURCE)
+    keys = pl.concat([rows.select(FILE_KEY), _moved_files(known, readers)])
     if len(keys):
         before = tables.read(BARS, {"year": years}).join(keys, on=FILE_KEY, how="anti")
         bars = pl.concat([before, *(part.bars for part in parts)])
         tables.replace(BARS, bars.select(BARS.schema.names()), {"year": years})
         stored = _count_stored(tables)
-    described = _with_stored_years(pl.concat([known.join(keys, on=FILE_KEY, how="anti"), rows]), stored)
+    unchanged = known.filter(pl.col("source") != SERIES_SOURCE).join(keys, on=FILE_KEY, how="anti")
+    described = _with_stored_years(pl.concat([unchanged, rows, series]), stored)
     calendars = {source.name: source.calendar for source in market.sources}
     described = described.with_columns(calendar=pl.col("source").replace_strict(calendars, default=pl.col("calendar")))
     if not described.equals(known):
         tables.replace(DELIVERIES, described, {})
-    refused = rows.filter(pl.col("rule").is_not_null())
+    new_series = series.filter(pl.col("ingested_at") == at)
+    refused = pl.concat([rows, new_series]).filter(pl.col("rule").is_not_null())
     return Ingestion(
         n_rows=int(stored.filter(pl.col("year").is_in(list(years)))["n_stored"].sum()),
-        files_seen=len(deliveries),
-        files_read=len(new),
+        files_seen=len(deliveries) + len(series),
+        files_read=len(new) + len(new_series),
         refused=dict(refused.select("file", "reason").iter_rows()),
     )
 
 
-def _moved_files(known: pl.DataFrame, deliveries: Sequence[Delivery]) -> pl.DataFrame:
-    """Landed files in a folder that another source has read before: their bars are no longer of that one."""
-    readers = {delivery.file: delivery.source for delivery in deliveries if "/" in delivery.file}
-    now = pl.DataFrame(
-        {"file": list(readers), "reader": list(readers.values())}, schema={"file": pl.String, "reader": pl.String}
-    )
+def _ingest_series(tables: Warehouse, known: pl.DataFrame, files: Sequence[LandedFile], at: datetime) -> pl.DataFrame:
+    """Replace `silver.series` if it differs from the files; return their rows of `bronze.deliveries`."""
+    series = ingest_series([file for file in files if is_of_series(file.name)], at)
+    if not series.rows.equals(tables.read(SERIES)):
+        tables.replace(SERIES, series.rows, {})
+    rows, columns = series.delivery_rows, [*FILE_KEY, "digest", "n_rows", "reason"]
+    before = known.select(*columns, pl.col("ingested_at").alias("before"))
+    dated = rows.join(before, on=columns, how="left", nulls_equal=True, maintain_order="left")
+    return dated.with_columns(ingested_at=pl.coalesce("before", "ingested_at")).drop("before")
+
+
+def _moved_files(known: pl.DataFrame, readers: Mapping[str, str]) -> pl.DataFrame:
+    """Landed files in a folder that another source has read before: their bars are no longer of that one.
+
+    `readers` are the sources that read them now, by file.
+    """
+    in_folder = [(file, source) for file, source in readers.items() if "/" in file]
+    now = pl.DataFrame(in_folder, schema={"file": pl.String, "reader": pl.String}, orient="row")
     return known.join(now, on="file").filter(pl.col("source") != pl.col("reader")).select(FILE_KEY)
 
 

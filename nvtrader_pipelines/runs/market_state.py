@@ -16,20 +16,20 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.file_problems import read_state
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.landing_zone import deliver_files, landing_fingerprint
+from nvtrader_pipelines.storage.landing_zone import deliver_files, is_series_file, landing_fingerprint
 from nvtrader_pipelines.storage.specs import read_market
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import MARKET_PANEL, QUARANTINE
 
 
 def deliver_prices(home: Home, files: Sequence[Path], source: str = LANDING) -> None:
-    """Copy files of prices to where a landing source of the market reads them.
+    """Copy files of prices to where a landing source of the market reads them, and outside series beside them.
 
     Raises:
-        StorageError: as `deliver_files`, or if the market has no such source.
+        StorageError: as `deliver_files`, or if the market has no such source for files of prices.
     """
     names = read_market(home).landing_names
-    if files and source not in names:
+    if source not in names and not all(is_series_file(file) for file in files):
         raise StorageError(
             f"data/market.yaml must list the source {source!r} of `kind: landing` for delivered files to be read, but "
             f"lists {', '.join(names) or 'none of that kind'}; add it there"

@@ -13,6 +13,8 @@ from nvtrader_pipelines.market.calendar import STOCKS, Calendars
 from nvtrader_pipelines.market.cleaning import CORRECTED, MAX_MOVE
 from nvtrader_pipelines.market.features import LOOK_BACK
 from nvtrader_pipelines.market.rules import SESSION_NOT_ENDED, parse_symbol
+from nvtrader_pipelines.market.sources.delivery import SERIES as SERIES_SOURCE
+from nvtrader_pipelines.market.sources.delivery import is_of_series
 from nvtrader_pipelines.market.sources.file_names import SYMBOL
 from nvtrader_pipelines.runs.ingestion import FILE_KEY
 from nvtrader_pipelines.runs.registration import MIN_SESSIONS
@@ -23,7 +25,7 @@ from nvtrader_pipelines.storage.landing_zone import landed_files
 from nvtrader_pipelines.storage.panels import panel_problem, read_calendars
 from nvtrader_pipelines.storage.specs import read_market
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, MARKET_PANEL, QUARANTINE
+from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, MARKET_PANEL, QUARANTINE, SERIES
 
 MAX_REFUSED_SHARE = 0.05  # of a symbol's rows, above which it is a warning
 _NAME = ["source", "symbol"]
@@ -53,7 +55,9 @@ def summarize_market(store: Store) -> MarketSummary:
     kept = tables.read(CLEAN_BARS, columns=[*_NAME, "session", "year", "file", "adj_close", "volume"])
     quarantine = tables.read(QUARANTINE).with_columns(parse_symbol())
     rows = quarantine.filter(pl.col("line") > 0)
-    files = _count_files(tables.read(DELIVERIES), kept, rows)
+    series = tables.read(SERIES, columns=["symbol", "file"]).with_columns(source=pl.lit(SERIES_SOURCE))
+    used = pl.concat([kept.select(*FILE_KEY, "symbol"), series.select(*FILE_KEY, "symbol")])
+    files = _count_files(tables.read(DELIVERIES), used, rows)
     calendars = read_calendars(tables)
     symbols, reasons = _count_symbols(kept, rows, calendars), _count_reasons(quarantine)
     first_year = kept["year"].min()
@@ -96,7 +100,7 @@ def read_basis_changes(tables: Warehouse) -> pl.DataFrame:
 
 def _count_files(deliveries: pl.DataFrame, kept: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     symbols = pl.concat([kept.select(*FILE_KEY, "symbol"), _rows_with_symbol(rows).select(*FILE_KEY, "symbol")])
-    counts = symbols.group_by(FILE_KEY).agg(n_symbols=pl.col("symbol").n_unique())
+    counts = symbols.filter(pl.col("symbol") != "").group_by(FILE_KEY).agg(n_symbols=pl.col("symbol").n_unique())
     read = ["guessed_symbol", "unused_columns"]
     joined = deliveries.select(*FILE_KEY, "n_rows", "reason", *read).join(counts, on=FILE_KEY, how="left")
     joined = _with_counts(joined, kept, rows, FILE_KEY)
@@ -222,7 +226,7 @@ def _unread_warnings(store: Store) -> Iterator[str]:
     """Sentence on landed files that no source reads."""
     landed, market = landed_files(store.home), read_market(store.home)
     delivered = {delivery.file for delivery in market.deliveries(landed) if delivery.source in market.landing_names}
-    unread = [file.name for file in landed if file.name not in delivered]
+    unread = [file.name for file in landed if file.name not in delivered and not is_of_series(file.name)]
     if unread:
         yield (
             f"no source of data/market.yaml reads {name_symbols(unread)}: add a landing source named after the folder, "

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from nvtrader_pipelines.market.series_files import holds_series
 from nvtrader_pipelines.market.sources import LandedFile, UnreadableFile
-from nvtrader_pipelines.market.sources.delivery import LANDING
+from nvtrader_pipelines.market.sources.delivery import LANDING, SERIES
 from nvtrader_pipelines.market.sources.landing import early_refusal
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import escape_name, fingerprint, require_regular_file, write_atomically
@@ -38,6 +39,7 @@ def landed_files(home: Home) -> list[LandedFile]:
 def deliver_files(home: Home, files: Sequence[Path], source: str = LANDING) -> None:
     """Copy files into the folder of a landing source, all or none; one of the same name there is replaced.
 
+    Files of outside series, known by their header, are copied into the folder `series`.
     Of a folder the files directly in it whose name and size the market reads are copied. Files that lie below
     `data/landing` already are left where they are.
 
@@ -45,11 +47,11 @@ def deliver_files(home: Home, files: Sequence[Path], source: str = LANDING) -> N
         StorageError: if a file cannot be read, would be refused unread or ignored, two have the same name, or a folder
             holds none.
     """
-    contents: dict[str, bytes] = {}
+    delivered: dict[str, LandedFile] = {}
     landing = home.landing.resolve()
     paths = [path for file in files for path in (_price_files(file) if file.is_dir() else [file])]
     for path in (path for path in paths if not path.resolve().is_relative_to(landing)):
-        if path.name in contents:
+        if path.name in delivered:
             raise StorageError(f"delivered files need different names, but two are named {path.name}; rename one")
         if _is_unfinished(Path(path.name)):
             raise StorageError(f"{path.name} has the name of a hidden or unfinished file; rename it")
@@ -58,12 +60,17 @@ def deliver_files(home: Home, files: Sequence[Path], source: str = LANDING) -> N
         file = _landed_file(path, escape_name(path))
         if file.refusal:
             raise StorageError(file.refusal.reason)
-        contents[path.name] = file.content
-    for name, content in contents.items():
-        landed = landing_folder(home, source) / name
+        delivered[path.name] = file
+    for name, file in delivered.items():
+        landed = landing_folder(home, SERIES if holds_series(file) else source) / name
         landed.parent.mkdir(exist_ok=True)
-        if not (landed.is_file() and landed.read_bytes() == content):
-            write_atomically(landed, content)
+        if not (landed.is_file() and landed.read_bytes() == file.content):
+            write_atomically(landed, file.content)
+
+
+def is_series_file(path: Path) -> bool:
+    """Whether a path is that of a file of outside series."""
+    return path.is_file() and holds_series(_landed_file(path, path.name))
 
 
 def _price_files(folder: Path) -> list[Path]:

@@ -1,6 +1,6 @@
 """Market panels pinned to table snapshots."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,11 +12,12 @@ from nvtrader_pipelines.market.features import Feature, add_features
 from nvtrader_pipelines.market.history import price_history
 from nvtrader_pipelines.market.look_ahead import require_causal_feature
 from nvtrader_pipelines.market.panel import MarketPanel, build_panel
+from nvtrader_pipelines.market.series import series_fields
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.landing_zone import landed_paths, landing_folder
 from nvtrader_pipelines.storage.specs import read_market
-from nvtrader_pipelines.storage.tables import DELIVERIES, FEATURES, MARKET_PANEL, PINNED, RETURNS
+from nvtrader_pipelines.storage.tables import DELIVERIES, FEATURES, MARKET_PANEL, PINNED, RETURNS, SERIES
 
 
 def read_calendars(tables: Warehouse) -> Calendars:
@@ -42,16 +43,32 @@ def read_panel(
         ValueError: if its bars do not form a panel (a gap longer than `max_gap`, an unknown symbol).
         LookAheadError: if one of `features` depends on later sessions.
         PartError: if one of `features` fails.
+        SeriesUnavailable: if an outside series that one of `features` reads is missing or has a gap.
     """
     snapshots = snapshot_ids or pinned_snapshots(tables, source)
     returns, known = (
         tables.read(table, {"source": [source]}, snapshot_id=snapshots[table.name]) for table in (RETURNS, FEATURES)
     )
     calendar = read_calendars(tables).of(source)
+    series = read_series(tables, snapshots, features)
     for feature in features:
-        require_causal_feature(feature, price_history(returns, calendar))
-    known = add_features(returns, known, features, calendar)
+        require_causal_feature(feature, price_history(returns, calendar, series))
+    known = add_features(returns, known, features, calendar, series)
     return build_panel(returns, known, calendar, symbols, max_gap, snapshots)
+
+
+def read_series(tables: Warehouse, snapshot_ids: Mapping[str, int], features: Iterable[Feature]) -> pl.DataFrame | None:
+    """Read the outside series of some features at a snapshot: all if one is missing, none if there is no snapshot.
+
+    Raises:
+        StorageError: if the snapshot has expired.
+    """
+    fields, snapshot_id = series_fields(features), snapshot_ids.get(SERIES.name)
+    if not fields or snapshot_id is None:
+        return None
+    series = tables.read(SERIES, snapshot_id=snapshot_id)
+    of_fields = series.filter(pl.col("field").is_in(fields))
+    return of_fields if of_fields["field"].n_unique() == len(fields) else series  # to name those that there are
 
 
 def pinned_snapshots(tables: Warehouse, source: str) -> dict[str, int]:
@@ -61,7 +78,8 @@ def pinned_snapshots(tables: Warehouse, source: str) -> dict[str, int]:
         StorageError: if the source has no panel.
     """
     row = _pinned_row(tables, source)
-    return {table.name: row[f"{table.table}_snapshot_id"] for table in PINNED}
+    snapshots = {table.name: row[f"{table.table}_snapshot_id"] for table in PINNED}
+    return {name: snapshot for name, snapshot in snapshots.items() if snapshot is not None}
 
 
 def _choice_snapshots(tables: Warehouse, choice: MarketChoice) -> dict[str, int]:
@@ -151,7 +169,7 @@ def current_snapshots(tables: Warehouse) -> dict[str, int]:
 def panel_problem(tables: Warehouse, source: str) -> str | None:
     """Reason why the current bars of a source form no panel, or None."""
     snapshots = current_snapshots(tables)
-    if len(snapshots) < len(PINNED):
+    if not {RETURNS.name, FEATURES.name} <= snapshots.keys():
         return "its returns and features are not derived; `nvtrader ingest` derives them"
     try:
         read_panel(tables, source, snapshot_ids=snapshots)

@@ -17,7 +17,10 @@ TOLERANCE = 1e-5  # for features whose weights fade with age
 
 
 def synthetic_history(seed: int = 0) -> PriceHistory:
-    """Build five random walks: one listed late, one with missing bars, one with missing volumes."""
+    """Build five random walks: one listed late, one with missing bars, one with missing volumes.
+
+    Of the outside series, `vix` has a value a session, and `pe` one a quarter and name.
+    """
     generator = np.random.default_rng(seed)
     shape = (N_SESSIONS, N_SYMBOLS)
     closes = 50.0 * np.exp(np.cumsum(generator.normal(0.0003, 0.012, shape), axis=0))
@@ -28,7 +31,20 @@ def synthetic_history(seed: int = 0) -> PriceHistory:
     volumes[::31, 2] = np.nan
     highs, lows = (closes * np.exp(sign * generator.exponential(0.004, shape)) for sign in (1.0, -1.0))
     days, symbols = synthetic_sessions(N_SESSIONS), synthetic_symbols(N_SYMBOLS)
-    return PriceHistory(days, symbols, closes, volumes, highs, lows, NEW_YORK)
+    vix, pe = np.full((2, *shape), np.nan)
+    vix[1:] = generator.lognormal(3.0, 0.3, (N_SESSIONS - 1, 1))
+    for name in range(N_SYMBOLS):
+        pe[name::63, name] = generator.lognormal(2.7, 0.5, len(pe[name::63]))
+    return PriceHistory(days, symbols, closes, volumes, highs, lows, NEW_YORK, {"vix": vix, "pe": pe})
+
+
+def _joined(history: PriceHistory, other: PriceHistory, sessions: slice) -> PriceHistory:
+    """Replace prices and outside series of some sessions by those of another history."""
+    joined = {name: getattr(history, name).copy() for name in PRICE_ARRAYS}
+    series = {name: values.copy() for name, values in history.series.items()}
+    for name, values in (*joined.items(), *series.items()):
+        values[sessions] = (other.series if name in series else vars(other))[name][sessions]
+    return replace(history, **joined, series=series)
 
 
 def check_values_are_finite_where_known(feature: Feature) -> None:
@@ -59,20 +75,15 @@ def check_values_do_not_look_ahead(feature: Feature) -> None:
     require_causal_feature(feature, history, CUTS)
     known = feature.values(history)
     for t in CUTS:
-        joined = {name: getattr(history, name).copy() for name in PRICE_ARRAYS}
-        for name, array in joined.items():
-            array[t + 1 :] = getattr(other, name)[t + 1 :]
-        np.testing.assert_array_equal(feature.values(replace(history, **joined))[: t + 1], known[: t + 1])
+        found = feature.values(_joined(history, other, slice(t + 1, None)))
+        np.testing.assert_array_equal(found[: t + 1], known[: t + 1])
 
 
 def check_values_depend_on_a_year_of_prices(feature: Feature) -> None:
     """Require that prices older than a year do not matter: stressed markets are no longer."""
     history, other = synthetic_history(), synthetic_history(seed=1)
-    joined = {name: getattr(history, name).copy() for name in PRICE_ARRAYS}
-    first = N_SESSIONS - LOOK_BACK - 1
-    for name, array in joined.items():
-        array[:first] = getattr(other, name)[:first]
-    known, found = (feature.values(version)[-1] for version in (history, replace(history, **joined)))
+    stressed = _joined(history, other, slice(N_SESSIONS - LOOK_BACK - 1))
+    known, found = (feature.values(version)[-1] for version in (history, stressed))
     np.testing.assert_allclose(found, known, atol=TOLERANCE)
 
 

@@ -25,6 +25,7 @@ from nvtrader_pipelines.storage.tables import (
     REFUSED_DECISIONS,
     RESEARCH_SESSIONS,
     RUNS,
+    SERIES,
     TABLES,
 )
 
@@ -41,7 +42,7 @@ WRITTEN_BESIDE = {  # by bronze.bars, the evaluation, orders, the active policy,
     table.name
     for table in (
         *(DELIVERIES, RUNS, FILLS, AUDIT, PROMOTION_DECISIONS, RESEARCH_SESSIONS, REFUSED_DECISIONS),
-        *(DPO_EPOCHS, DPO_CHECKS, LLM_CALLS),
+        *(SERIES, DPO_EPOCHS, DPO_CHECKS, LLM_CALLS),
     )
 }
 

@@ -15,6 +15,7 @@ from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.calendar import ALL_NEW_YORK, Calendars, TradingCalendar
 from nvtrader_pipelines.market.features.cross_section import CrossSectionalRank
 from nvtrader_pipelines.market.features.moving_average import MACD, BollingerBand, MovingAverage
+from nvtrader_pipelines.market.features.outside_series import Fundamental, Vix
 from nvtrader_pipelines.market.features.price_change import AdjustedClose, Drawdown, LogReturn, Momentum
 from nvtrader_pipelines.market.features.price_range import CommodityChannelIndex, DirectionalIndex
 from nvtrader_pipelines.market.features.relative_strength import RelativeStrength
@@ -37,6 +38,8 @@ Feature = Annotated[
     | MovingAverage
     | Turbulence
     | AdjustedClose
+    | Fundamental
+    | Vix
     | CrossSectionalRank,
     Field(discriminator="kind"),
     Family("features"),
@@ -71,26 +74,33 @@ def feature_schema(more: Sequence[Feature] = ()) -> TableSchema:
 
 
 def compute_features(
-    returns: pl.DataFrame, more: Sequence[Feature] = (), calendars: Calendars = ALL_NEW_YORK
+    returns: pl.DataFrame,
+    more: Sequence[Feature] = (),
+    calendars: Calendars = ALL_NEW_YORK,
+    series: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """Compute `gold.features` and `more` features of every bar, in the row order of `returns`.
 
-    The rows of `gold.returns` are the whole history of any number of sources.
+    The rows of `gold.returns` are the whole history of any number of sources; `series` are rows of `silver.series`.
     """
     parts = [feature_schema(more).to_frame()]
     for rows in returns.partition_by("source", maintain_order=True):
         calendar = calendars.of(rows["source"][0])
-        parts.append(add_features(rows, rows.select(*BAR), (*FEATURES, *more), calendar))
+        parts.append(add_features(rows, rows.select(*BAR), (*FEATURES, *more), calendar, series))
     return pl.concat(parts)
 
 
 def add_features(
-    returns: pl.DataFrame, features: pl.DataFrame, more: Sequence[Feature], calendar: TradingCalendar
+    returns: pl.DataFrame,
+    features: pl.DataFrame,
+    more: Sequence[Feature],
+    calendar: TradingCalendar,
+    series: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """Add `more` features to one source's rows of `gold.features`, from those of `gold.returns`."""
+    """Add `more` features to a source's rows of `gold.features`, from those of `gold.returns` and `silver.series`."""
     if not more:
         return features
-    history = price_history(returns, calendar)
+    history = price_history(returns, calendar, series)
     rows, columns = positions(features, history.sessions, history.symbols)
     return features.with_columns(
         history.pick(rows, columns, history.values_of(feature)).alias(feature.name) for feature in more
@@ -108,11 +118,13 @@ __all__ = [
     "DirectionalIndex",
     "Drawdown",
     "Feature",
+    "Fundamental",
     "LogReturn",
     "Momentum",
     "MovingAverage",
     "RelativeStrength",
     "Turbulence",
+    "Vix",
     "Volatility",
     "VolumeScore",
     "add_features",

@@ -9,6 +9,7 @@ from pydantic import Field, NonNegativeInt
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.features.moving_average import MACD, BollingerBand, MovingAverage
+from nvtrader_pipelines.market.features.outside_series import Fundamental
 from nvtrader_pipelines.market.features.price_change import AdjustedClose, Drawdown, LogReturn, Momentum
 from nvtrader_pipelines.market.features.price_range import CommodityChannelIndex, DirectionalIndex
 from nvtrader_pipelines.market.features.relative_strength import RelativeStrength
@@ -27,7 +28,8 @@ Ranked = Annotated[
     | CommodityChannelIndex
     | DirectionalIndex
     | MovingAverage
-    | AdjustedClose,
+    | AdjustedClose
+    | Fundamental,
     Field(discriminator="kind"),
     Family("features"),
 ]

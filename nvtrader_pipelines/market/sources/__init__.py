@@ -8,7 +8,15 @@ from pydantic import Field, model_validator
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.calendar import Calendars, TradingCalendar
-from nvtrader_pipelines.market.sources.delivery import LANDING, Delivery, LandedFile, SourceUnavailable, UnreadableFile
+from nvtrader_pipelines.market.sources.delivery import (
+    LANDING,
+    SERIES,
+    Delivery,
+    LandedFile,
+    SourceUnavailable,
+    UnreadableFile,
+    is_of_series,
+)
 from nvtrader_pipelines.market.sources.landing import LandingSource
 from nvtrader_pipelines.market.sources.sample import SampleSource
 from nvtrader_pipelines.market.sources.yahoo import YahooSource
@@ -27,7 +35,7 @@ class MarketSpec(Component):
         twins = sorted({name for name in names if names.count(name) > 1})
         if twins:
             raise ValueError(f"sources must have different names, but {', '.join(twins)} occurs twice; name one anew")
-        reserved = {"sample", "yahoo"} & set(self.landing_names)
+        reserved = {"sample", "yahoo", SERIES} & set(self.landing_names)
         if reserved:
             raise ValueError(f"a landing source must have a name of its own, but is named {', '.join(reserved)}")
         return self
@@ -46,13 +54,13 @@ class MarketSpec(Component):
         """Return the deliveries of every source; a landed file belongs to the source that its folder names.
 
         Files in no such folder belong to the source `landing`, but not those that a named source, which was dropped
-        since, has delivered (`of_named`).
+        since, has delivered (`of_named`). Outside series, in the folder `series`, belong to no source.
 
         Raises:
             SourceUnavailable: if a source cannot deliver.
         """
         by_name: dict[str, list[LandedFile]] = {}
-        for file in landed:
+        for file in (file for file in landed if not is_of_series(file.name)):
             folder = PurePosixPath(file.name).parts[0]
             if folder in self.landing_names:
                 by_name.setdefault(folder, []).append(file)

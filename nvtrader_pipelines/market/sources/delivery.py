@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Annotated
 
 import polars as pl
@@ -10,6 +11,7 @@ from pydantic import Field
 
 from nvtrader_pipelines.market.tables import DELIVERED
 
+SERIES = "series"  # folder of outside series in `data/landing`, and the source of their files
 LANDING = "landing"  # source that reads `data/landing` itself; one of another name reads its folder there
 SourceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,31}$")]
 
@@ -58,6 +60,11 @@ class Delivery:
     digest: str
     size: int  # bytes
     read: Callable[[], DeliveredRows]
+
+
+def is_of_series(file: str) -> bool:
+    """Whether a landed file lies in the folder of outside series."""
+    return PurePosixPath(file).parts[:-1][:1] == (SERIES,)
 
 
 def content_digest(content: bytes) -> str:

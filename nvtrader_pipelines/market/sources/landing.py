@@ -2,7 +2,7 @@
 
 import contextlib
 import io
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import PurePath
 from typing import Literal
@@ -11,7 +11,7 @@ import polars as pl
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.calendar import CalendarName
-from nvtrader_pipelines.market.sources.csv_text import read_csv_text
+from nvtrader_pipelines.market.sources.csv_text import MAX_HEADER, read_csv_text
 from nvtrader_pipelines.market.sources.delivery import (
     LANDING,
     DeliveredRows,
@@ -61,30 +61,67 @@ def early_refusal(name: str, n_bytes: int) -> UnreadableFile | None:
     return None
 
 
+def read_header(file: LandedFile) -> list[str]:
+    """Read the first cells of a file without its rows.
+
+    Raises:
+        UnreadableFile: if there is no header.
+    """
+    if _is_parquet(file):
+        with _parquet_errors():
+            return list(pl.read_parquet_schema(io.BytesIO(file.content)))
+    return read_csv_text(file.content[:MAX_HEADER]).header()[0]
+
+
+def read_columns(file: LandedFile) -> tuple[list[str], pl.DataFrame, pl.DataFrame]:
+    """Read header, rows as `line` and a column of text per cell, and lines that do not split into these.
+
+    Raises:
+        UnreadableFile: if the file cannot be read, or a column of bars holds no text, numbers or dates.
+    """
+    if _is_parquet(file):
+        header, fields = _parquet_columns(file)
+        return header, fields, fields.clear()
+    text = read_csv_text(file.content)
+    return text.header()[0], *text.body(1)
+
+
 def _read(file: LandedFile) -> DeliveredRows:
+    if _is_parquet(file):
+        header, fields = _parquet_columns(file)
+        return rows_from_columns(fields, header, file.name)
+    return rows_from_csv(read_csv_text(file.content), file.name)
+
+
+def _is_parquet(file: LandedFile) -> bool:
+    """Whether a file is Parquet, else CSV; raises UnreadableFile if it is refused before it is opened."""
     refusal = file.refusal or early_refusal(file.name, len(file.content))
     if refusal:
         raise refusal
-    if _suffix(file.name) in PARQUET:
-        return _read_parquet(file)
-    return rows_from_csv(read_csv_text(file.content), file.name)
+    return _suffix(file.name) in PARQUET
 
 
 def _suffix(name: str) -> str:
     return PurePath(name).suffix.lower()
 
 
-def _read_parquet(file: LandedFile) -> DeliveredRows:
-    if not file.content:
-        raise UnreadableFile("empty_file", "the file is empty; deliver it again with its rows")
+@contextlib.contextmanager
+def _parquet_errors() -> Iterator[None]:
     try:
-        _require_few_rows(pl.scan_parquet(io.BytesIO(file.content)).select(pl.len()).collect().item())
-        table = pl.read_parquet(io.BytesIO(file.content), use_pyarrow=False)
+        yield
     except (pl.exceptions.PolarsError, OSError) as error:
         first_line = str(error).splitlines()[0]
         raise UnreadableFile(
             "truncated_parquet", f"the file is cut off or is no Parquet ({first_line}); deliver it again"
         ) from error
+
+
+def _parquet_columns(file: LandedFile) -> tuple[list[str], pl.DataFrame]:
+    if not file.content:
+        raise UnreadableFile("empty_file", "the file is empty; deliver it again with its rows")
+    with _parquet_errors():
+        _require_few_rows(pl.scan_parquet(io.BytesIO(file.content)).select(pl.len()).collect().item())
+        table = pl.read_parquet(io.BytesIO(file.content), use_pyarrow=False)
     if table.is_empty():
         raise UnreadableFile("empty_file", "the table has no rows; deliver it again with its rows")
     header = [name.removeprefix("__index_level_0__") for name in table.columns]
@@ -92,7 +129,7 @@ def _read_parquet(file: LandedFile) -> DeliveredRows:
         _as_text(column, cell).alias(f"column_{i}") for i, (column, cell) in enumerate(zip(table, header, strict=True))
     ]
     lines = pl.int_range(1, table.height + 1, eager=True).alias("line")
-    return rows_from_columns(pl.DataFrame([lines, *text]), header, file.name)
+    return header, pl.DataFrame([lines, *text])
 
 
 def _as_text(column: pl.Series, cell: str) -> pl.Series:

@@ -47,8 +47,8 @@ class WholeHome(Family):
         *files: Annotated[
             str | Path,
             Field(
-                description="CSV or Parquet files, or folders of them, to copy into the source's folder; one of the "
-                "same name is replaced."
+                description="CSV or Parquet files, or folders of them, to copy into the source's folder, outside "
+                "series into `series`; one of the same name is replaced."
             ),
         ],
         source: Annotated[

@@ -48,17 +48,19 @@ BARS = Table("bronze", "bars", market.BARS, ("year",))
 DELIVERIES = Table("bronze", "deliveries", market.DELIVERIES)
 CLEAN_BARS = Table("silver", "clean_bars", market.CLEAN_BARS, ("year",))
 QUARANTINE = Table("silver", "quarantine", market.QUARANTINE, ("year",))
+SERIES = Table("silver", "series", market.SERIES)
 RETURNS = Table("gold", "returns", market.RETURNS, ("year",))
 FEATURES = Table("gold", "features", feature_schema(), ("year",))
 REGIMES = Table("gold", "regimes", market.REGIMES)
 MARKET_PANEL = Table("gold", "market_panel", market.PANELS)
 
-PINNED = (BARS, CLEAN_BARS, RETURNS, FEATURES)  # tables whose snapshots panels and runs name
+PINNED = (BARS, CLEAN_BARS, SERIES, RETURNS, FEATURES)  # tables whose snapshots panels and runs name, if written
 TABLES: tuple[Table, ...] = (
     BARS,
     DELIVERIES,
     CLEAN_BARS,
     QUARANTINE,
+    SERIES,
     RETURNS,
     FEATURES,
     MARKET_PANEL,

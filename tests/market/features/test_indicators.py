@@ -19,6 +19,7 @@ from nvtrader_pipelines.market.features import (
     MovingAverage,
     RelativeStrength,
     Turbulence,
+    Vix,
 )
 from nvtrader_pipelines.market.features.cross_section import Ranked
 from nvtrader_pipelines.portfolio.pipeline.turbulence import turbulence_index
@@ -143,4 +144,4 @@ def test_turbulence_window_not_longer_than_the_number_of_names_is_refused():
 
 
 def test_every_feature_of_a_name_can_be_ranked():
-    assert set(members(Feature)) - set(members(Ranked)) == {CrossSectionalRank, Turbulence}
+    assert set(members(Feature)) - set(members(Ranked)) == {CrossSectionalRank, Turbulence, Vix}

@@ -5,7 +5,7 @@ from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 from nvtrader_pipelines.market.sources import LandedFile, MarketSpec
 
 COINS = {"kind": "landing", "name": "coins", "calendar": "24/7"}
-FILES = [LandedFile(name, b"") for name in ("A.csv", "coins/B.csv", "dow/C.csv", "coins/old/D.csv")]
+FILES = [LandedFile(name, b"") for name in ("A.csv", "coins/B.csv", "dow/C.csv", "coins/old/D.csv", "series/vix.csv")]
 
 
 def market(*sources):
@@ -50,6 +50,7 @@ def test_files_of_a_dropped_source_do_not_become_those_of_landing():
         [COINS, COINS],
         [{**COINS, "calendar": "XNYC"}],
         [{**COINS, "name": "../coins"}],
+        [{**COINS, "name": "series"}],
         [{"kind": "sample", "name": "other"}],
     ],
 )
