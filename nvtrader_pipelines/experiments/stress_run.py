@@ -78,6 +78,7 @@ class StressRun:
     build_accounts: AccountFactory
     task_id: str
     clock: Callable[[], datetime]  # current time, UTC
+    series: pl.DataFrame | None = None  # rows of `silver.series` that the features read
 
     def steps(self, stress: StressTest) -> Generator[Progress, None, pl.DataFrame]:
         """Play every scenario, yield progress and return the table (`STRESS`).
@@ -86,7 +87,7 @@ class StressRun:
             ValueError: if the run has no test sessions in which a shock fits.
         """
         plan, market = self.plan, self.plan.spec.market
-        choice = PanelChoice(plan.panel.calendar, plan.panel.symbols, market.max_gap, market.features)
+        choice = PanelChoice(plan.panel.calendar, plan.panel.symbols, market.max_gap, market.features, self.series)
         markets = apply_scenarios(self.returns, out_of_sample(plan), stress, choice, plan.panel)
         steps = Steps(stress_steps(plan.spec.environment, markets, self.build_accounts))
         n_markets, n_played = stress.n_markets, 0

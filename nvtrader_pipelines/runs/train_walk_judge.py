@@ -18,6 +18,7 @@ from nvtrader_pipelines.runs.lifecycle import Launch, now, record_run
 from nvtrader_pipelines.runs.planning import read_forward_plan, read_replay_plan
 from nvtrader_pipelines.runs.run_tables import JUDGEMENT_STARTS
 from nvtrader_pipelines.runs.stored_run import RunWriter, Tracker
+from nvtrader_pipelines.storage.panels import read_series
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RETURNS
 from nvtrader_pipelines.storage.training_curve_file import append_point
@@ -104,7 +105,8 @@ def stress_run(store: Store, plan: RunPlan, run: SealedRun, task_id: str) -> Gen
     """
     returns = store.tables.read(RETURNS, {"source": [run.source]}, snapshot_id=run.snapshot_ids[RETURNS.name])
     contest = stressed_accounts(plan, store.policies.read_run(run), run.seed_weights, run.thresholds)
-    return StressRun(plan, returns, contest, task_id, now).steps(standard_stress_test(plan.spec))
+    series = read_series(store.tables, run.snapshot_ids, plan.spec.market.features)
+    return StressRun(plan, returns, contest, task_id, now, series).steps(standard_stress_test(plan.spec))
 
 
 def replay_window(store: Store, run_id: str, days: tuple[date | None, date | None]) -> Window | None:

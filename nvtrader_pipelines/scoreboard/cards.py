@@ -38,6 +38,7 @@ from nvtrader_pipelines.scoreboard.trial_history import trial_curves, trial_runs
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import file_lock, write_atomically
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.panels import read_series
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RETURNS, SCOREBOARD, SCORECARDS
 
@@ -176,6 +177,9 @@ def _read_market(
         contests,
         store.judgements,
         partial(shard_processes, judge_shard, store.home, whole.source, contests),
+        read_series(
+            store.tables, whole.snapshot_ids, [part for entrant in entrants for part in entrant.market.features]
+        ),
     )
     return market, problems
 

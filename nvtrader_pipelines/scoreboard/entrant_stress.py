@@ -12,6 +12,7 @@ from nvtrader_pipelines.evaluation.stress.suite import SCENARIOS, StressTest, ap
 from nvtrader_pipelines.evaluation.stress.verdict import REFERENCE, stress_test
 from nvtrader_pipelines.experiments.progress import Countdown
 from nvtrader_pipelines.market.calendar import TradingCalendar
+from nvtrader_pipelines.market.series import series_digest
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.policies.policy import Policy
 from nvtrader_pipelines.scoreboard.contest_backtest import contest_environment
@@ -25,31 +26,35 @@ OWN_ACCOUNT = "entrant"  # account name of any entrant, so that none collides wi
 CARD_STRESS_TEST = StressTest(scenarios=tuple(scenario for scenario in SCENARIOS if scenario.kind != "block_bootstrap"))
 
 
-def stress_results(
+def stress_results(  # noqa: PLR0913 - prices and series of one source
     contest: Contest,
     entrants: Sequence[Entrant],
     returns: pl.DataFrame,
     report: Callable[[str], None],
     results: ResultStore,
     stress: StressTest = CARD_STRESS_TEST,
+    series: pl.DataFrame | None = None,
 ) -> dict[str, tuple[StressResult, ...]]:
     """Run the stress test of every entrant at the contest's fills and costs; return results by entrant.
 
-    The returns are rows of `gold.returns` of the source. The history of the test grows with the lookback of the
-    entrants. Stored results are reused. `report` receives one progress line per test.
+    The returns are rows of `gold.returns` of the source, the series those of `silver.series` that entrants read. The
+    history of the test grows with the lookback of the entrants. Stored results are reused. `report` receives one
+    progress line per test.
     """
     window = [OutOfSample(0, contest.first_session, contest.last_session)]
     longer = with_history_of(entrants, stress)
     found: dict[str, tuple[StressResult, ...]] = {}
     for market in dict.fromkeys(entrant.market for entrant in entrants):
         own = [entrant for entrant in entrants if entrant.market == market]
-        digests = {entrant.name: stress_digest(entrant, contest, canonical_json(longer)) for entrant in own}
+        test = canonical_json(longer) + series_digest(series, market.features)
+        digests = {entrant.name: stress_digest(entrant, contest, test) for entrant in own}
         found |= {name: unpack_stress(known) for name, digest in digests.items() if (known := results.get(digest))}
         new = [entrant for entrant in own if entrant.name not in found]
         if not new:
             continue
         try:
-            choice = PanelChoice(TradingCalendar(contest.calendar), market.symbols, market.max_gap, market.features)
+            calendar = TradingCalendar(contest.calendar)
+            choice = PanelChoice(calendar, market.symbols, market.max_gap, market.features, series)
             markets = list(apply_scenarios(returns, window, longer, choice))
         except ValueError as error:
             found |= {entrant.name: _no_results(error) for entrant in new}

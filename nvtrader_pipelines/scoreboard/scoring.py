@@ -113,6 +113,7 @@ class SourceMarket:
     results: ResultStore = field(default_factory=dict)  # stored backtests and stress tests
     # starts processes for so many new entrants and gives the number of shards
     start_shards: Callable[[int], AbstractContextManager[int]] = lambda _: nullcontext(1)
+    series: pl.DataFrame | None = None  # rows of silver.series that features of the entrants read
 
 
 def score_entrants(
@@ -142,7 +143,8 @@ def score_entrants(
     contest, reasons = admission.contest, {**admission.refused, **failed}
     cards = []
     if runs:
-        stress = stress_results(contest, [run.entrant for run in runs], market.returns, report, market.results)
+        own = [run.entrant for run in runs]
+        stress = stress_results(contest, own, market.returns, report, market.results, series=market.series)
         cards = score_runs(contest, runs, market.read_population(contest), stress, judged_at)
     by_name = {entrant.name: entrant for entrant in entrants}
     return [
@@ -157,7 +159,8 @@ def run_shard(
     """Backtest and stress the admitted entrants of a shard: every n-th from its number on."""
     own = found.admitted[shard[0] :: shard[1]]
     _run_all(found.contest, own, market, meter, report)
-    stress_results(found.contest, own, market.returns, report, market.results, with_history_of(found.admitted))
+    longer = with_history_of(found.admitted)
+    stress_results(found.contest, own, market.returns, report, market.results, longer, market.series)
 
 
 def _known_backtests(contest: Contest, admitted: Sequence[Entrant], market: SourceMarket) -> dict[str, Result]:

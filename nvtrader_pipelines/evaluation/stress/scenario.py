@@ -85,6 +85,7 @@ class PanelChoice(NamedTuple):
     symbols: Sequence[str] | None = None  # None takes all that are usable
     max_gap: int = 5  # longest stretch of sessions a listed name may go without a price and come back
     features: Sequence[Feature] = ()  # in addition to those of gold.features
+    series: pl.DataFrame | None = None  # rows of silver.series that the features read; no scenario changes them
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,7 +260,7 @@ def _panel(prices: PriceArrays, symbols: Sequence[str], choice: PanelChoice) -> 
 
 
 def _build(rows: pl.DataFrame, symbols: Sequence[str] | None, choice: PanelChoice) -> MarketPanel:
-    known = compute_features(rows, choice.features, Calendars({rows["source"][0]: choice.calendar}))
+    known = compute_features(rows, choice.features, Calendars({rows["source"][0]: choice.calendar}), choice.series)
     return build_panel(rows, known, choice.calendar, symbols, choice.max_gap)
 
 

@@ -1,4 +1,4 @@
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -7,8 +7,11 @@ from nvtrader_pipelines.evaluation.splits import Block
 from nvtrader_pipelines.evaluation.stress import Gap
 from nvtrader_pipelines.evaluation.stress.scenario import PanelChoice, ScenarioUnavailableError, UnstressedMarket
 from nvtrader_pipelines.market.calendar import NEW_YORK
-from nvtrader_pipelines.market.features import compute_features
+from nvtrader_pipelines.market.features import Vix, compute_features
 from nvtrader_pipelines.market.panel import PANEL_ARRAYS, build_panel
+from nvtrader_pipelines.market.series import SeriesUnavailable
+from nvtrader_pipelines.market.series_files import ingest_series
+from nvtrader_pipelines.market.sources import LandedFile
 from tests.evaluation.stress.markets import (
     BEFORE,
     FIRST,
@@ -52,6 +55,20 @@ def test_given_panel_is_cut_to_the_one_built_of_the_rows():
     assert built.sessions[-1] == prices.sessions[N_SESSIONS - 11]
     for name in ("sessions", *PANEL_ARRAYS):
         np.testing.assert_array_equal(getattr(cut, name), getattr(built, name))
+
+
+def test_stressed_market_has_the_outside_series_of_the_market():
+    prices, days = random_walks(), random_walks().sessions.tolist()
+    lines = [f",{day},vix,{n}" for n, day in enumerate(days)]
+    content = "\n".join(["symbol,published,field,value", *lines]).encode()
+    series = ingest_series([LandedFile("series/vix.csv", content)], datetime(2049, 1, 1, tzinfo=UTC)).rows
+    choice = PanelChoice(NEW_YORK, features=[Vix()], series=series)
+    market = UnstressedMarket.of(prices.rows(), (judged(prices),), (WINDOW, BEFORE), choice)
+    (gap,) = Gap().apply(market, np.random.default_rng(0))
+    for panel in (market.panel, gap.panel):
+        assert panel.feature("vix")[-1].tolist() == [len(days) - 2.0] * 4
+    with pytest.raises(SeriesUnavailable):
+        UnstressedMarket.of(prices.rows(), (judged(prices),), (WINDOW, BEFORE), choice._replace(series=None))
 
 
 def test_name_listed_after_last_judged_session_has_empty_column():
