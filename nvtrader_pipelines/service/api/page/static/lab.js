@@ -277,7 +277,7 @@ async function showNumbers() {
 
 // ---- tables that sort: a click on a header sorts by its column, numbers from the highest; missing values come last
 function valueOf(row, column) {
-  const cell = row.cells[column], shown = cell.textContent.trim();
+  const cell = row.cells[column], shown = [...cell.childNodes].map((part) => part.textContent).join(" ").trim(); // a name apart from the id after it
   return cell.classList.contains("n") ? parseFloat(shown.replaceAll(",", "").replaceAll(MINUS, "-")) : shown;
 }
 function sortBy(head) {
