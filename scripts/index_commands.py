@@ -13,6 +13,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "schema": "home_commands",
         "experiments": "experiment_commands",
         "train": "experiment_commands",
+        "apps": "experiment_commands",
         "materialize": "experiment_commands",
         "mlflow": "home_commands",
         "research": "research_commands",

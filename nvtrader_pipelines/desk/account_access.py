@@ -22,7 +22,7 @@ from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.documents import read_document, validate_document
 from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
-from nvtrader_pipelines.storage.files import has_file
+from nvtrader_pipelines.storage.files import has_file, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.read_sources import note_read
 from nvtrader_pipelines.storage.store import Store
@@ -68,6 +68,13 @@ def read_account(home: Home, name: str = DEFAULT_ACCOUNT) -> AccountSpec:
             f"{suggest(name, known)}"
         )
     return validate_document(read_document(path), AccountFile, f"{path.name} is not a valid account").root
+
+
+def add_simulated_account(home: Home, name: str) -> None:
+    """Write the file of a simulated account with defaults, unless there is an account of this name."""
+    path = home.accounts / f"{name}.yaml"
+    if not has_file(path):
+        write_atomically(path, b"kind: simulated\n")
 
 
 def account_names(home: Home) -> list[str]:

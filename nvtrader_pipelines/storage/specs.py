@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,15 @@ from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.experiments.entrant_specs import EntrantFile, EntrantSpec
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.market.sources import MarketSpec
+from nvtrader_pipelines.market.sources import LandingSource, MarketSpec
 from nvtrader_pipelines.storage.compliance_files import read_limits, require_not_looser
-from nvtrader_pipelines.storage.documents import merge_documents, read_document, resolve_document, validate_document
+from nvtrader_pipelines.storage.documents import (
+    merge_documents,
+    parse_document,
+    read_document,
+    resolve_document,
+    validate_document,
+)
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import escape_name, write_atomically
 from nvtrader_pipelines.storage.home import Home
@@ -116,6 +123,23 @@ def read_market(home: Home) -> MarketSpec:
         return MarketSpec()
     content = read_document(home.market_file)
     return validate_document(content, MarketSpec, f"{home.market_file.name} is not a valid market")
+
+
+def add_landing_source(home: Home, source: LandingSource) -> None:
+    """Append a source to `data/market.yaml`, which keeps its text.
+
+    Raises:
+        StorageError: if the text does not end with a list of sources.
+    """
+    before, line = read_market(home), f"  - {{kind: landing, name: {source.name}, calendar: {source.calendar}}}\n"
+    text = home.market_file.read_text() if home.market_file.exists() else yaml.safe_dump(before.model_dump(mode="json"))
+    after = f"{text.rstrip()}\n{line}".encode()
+    with suppress(StorageError):
+        market = validate_document(parse_document(after, home.market_file.name), MarketSpec, "")
+        if market == MarketSpec(sources=(*before.sources, source)):
+            write_atomically(home.market_file, after)
+            return
+    raise StorageError(f"the market needs a source that never closes; add it to data/market.yaml: {line.strip()}")
 
 
 def spec_yaml(spec: ExperimentSpec) -> bytes:

@@ -8,11 +8,13 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.launching import launch
 from nvtrader_pipelines.research.search_settings import LaunchSettings
 from nvtrader_pipelines.research.session_store import unused_note
+from nvtrader_pipelines.runs.applications import App, store_app
 from nvtrader_pipelines.runs.experiment_document import read_named_experiment
 from nvtrader_pipelines.runs.market_state import panel_sources
 from nvtrader_pipelines.runs.registration import plan_problem, register_experiments, store_manual_experiment
 from nvtrader_pipelines.runs.run_queries import find_run_by_name
 from nvtrader_pipelines.service.api.context import Context
+from nvtrader_pipelines.service.api.problems import refusing
 from nvtrader_pipelines.storage.errors import ConflictError, NotFoundError
 
 
@@ -77,6 +79,18 @@ def launch_training(
     return launch_named(shared, store_manual_experiment(shared.store, source, symbols or None, total_timesteps))
 
 
+def launch_app(shared: Context, app: App, total_timesteps: int | None = None) -> Launched:
+    """Start the experiment of an application, on prices that were delivered before.
+
+    Raises:
+        ConflictError: if its market is not built, or cannot run it.
+    """
+    with refusing(ConflictError):
+        name = store_app(shared.store, app, total_timesteps)
+    note = f"then `nvtrader apps {app}` replays its last month on an account" if app == "paper" else ""
+    return launch_named(shared, name).model_copy(update={"note": note})
+
+
 def launch_experiment(shared: Context, spec: ExperimentSpec) -> Launched:
     """Register an experiment, and train and evaluate it."""
     register(shared, spec)
@@ -112,4 +126,5 @@ LAUNCHES: dict[str, Callable[..., Launched]] = {  # by the route of a long opera
     "POST /api/searches/start": launch_search,
     "POST /api/runs/replay": launch_replay,
     "POST /api/experiments/train": launch_training,
+    "POST /api/experiments/apps": launch_app,
 }

@@ -89,6 +89,25 @@ def train(
     run_experiments(operations, form, experiments=(name,), **options)
 
 
+def apps(
+    operations: Experiments,
+    form: Format,
+    *,
+    app: Any,
+    files: Sequence[Any],
+    total_timesteps: int | None,
+    **options: bool,
+) -> None:
+    """Run the experiment of an application; print the month that `paper` traded, and what comes next."""
+    from nvtrader_pipelines.service.cli.pages.experiment_pages import print_next_of_app
+
+    name = operations.prepare_app(app, files, total_timesteps)
+    run_experiments(operations, form, experiments=(name,), **options)
+    month = operations.trade_month(name) if app == "paper" else None
+    if form is Format.TABLE:
+        print_next_of_app(name, month)
+
+
 def confirm_long(trainings: "Sequence[TrainingEstimate]") -> None:
     """Ask on a terminal whether trainings of more than a day may start.
 
@@ -107,5 +126,5 @@ app = family_app(
     Experiments,
     "experiment_pages",
     exit_codes={"validate": lambda rows: BAD_INPUT if rows["problem"].is_not_null().any() else OK},
-    courses={"list": list_, "run": run, "train": train, "materialize": run_experiments},
+    courses={"list": list_, "run": run, "train": train, "apps": apps, "materialize": run_experiments},
 )

@@ -144,7 +144,7 @@ def _options(parameter: Parameter) -> list[inspect.Parameter]:
     elif kind is date:
         settings["parser"] = parse_day
     elif get_origin(kind) is tuple:
-        kind = str if parameter.is_option else list[Path if get_args(kind)[0] is Path else str]
+        kind = list[Path] if parameter.is_local else str if parameter.is_option else list[str]
     default = None if parameter.default == () else parameter.default
     is_shown = parameter.is_required or default is not None
     flags = [f"{flag}/--no-{flag[2:]}" if default is True else flag for flag in parameter.flags]
@@ -178,7 +178,9 @@ def _argument(parameter: Parameter, values: Mapping[str, Any]) -> Any:
         return validate_document(given, parameter.kind, "the options are not valid")
     value = values[parameter.name]
     if get_origin(parameter.kind) is tuple:
-        if value and parameter.is_option and not parse_symbols(value):
+        if not isinstance(value, str):
+            return tuple(value or ())
+        if not (symbols := parse_symbols(value)):
             raise ValueError(f"{parameter.flags[0]} must have a name, but is {value!r}; leave it out for all")
-        return tuple((parse_symbols(value) if parameter.is_option else value) or ())
+        return symbols
     return value

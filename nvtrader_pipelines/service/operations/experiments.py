@@ -1,18 +1,24 @@
 """Experiments: their files, versions and plans, and their trainings."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
+from nvtrader_pipelines.service.operations.accounts import Accounts
 from nvtrader_pipelines.service.operations.arguments import Judge, Symbols, Yes
+from nvtrader_pipelines.service.operations.home import WholeHome
 from nvtrader_pipelines.service.operations.operation import AT_LEAST_ONE, Family, Flags, operation
+from nvtrader_pipelines.service.operations.policies import Policies
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from nvtrader_pipelines.desk.account_activity import AccountActivity
     from nvtrader_pipelines.experiments.spec import ExperimentSpec
     from nvtrader_pipelines.orchestration.materialize import Confirm
+    from nvtrader_pipelines.runs.applications import App
     from nvtrader_pipelines.runs.experiment_document import (
         ArchivedExperiments,
         ExperimentDocument,
@@ -25,6 +31,11 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.runs.training_time import TrainingEstimate
 
 Name = Annotated[str, Field(description="Names of experiments; an ablation includes its variants."), AT_LEAST_ONE]
+Steps = Annotated[
+    int | None,
+    Field(ge=1, le=10**9, description="Steps of each fold and seed; default: the agent's."),
+    Flags(("--timesteps",)),
+]
 Content: TypeAlias = "str | Mapping[str, Any] | ExperimentSpec"  # name, or what a YAML file would hold
 
 
@@ -174,11 +185,7 @@ class Experiments(Family):
         self,
         *,
         symbols: Symbols = (),
-        total_timesteps: Annotated[
-            int | None,
-            Field(ge=1, le=10**9, description="Steps of each fold and seed; default: the agent's."),
-            Flags(("--timesteps",)),
-        ] = None,
+        total_timesteps: Steps = None,
         source: Annotated[
             str, Field(max_length=32, description="Source of prices, as data/market.yaml names it.")
         ] = "sample",
@@ -198,6 +205,66 @@ class Experiments(Family):
 
         name = store_manual_experiment(self.store, source, symbols or None, total_timesteps)
         return self.materialize(name, yes=yes, judge=judge)
+
+    @operation(
+        "nvtrader apps stock",
+        "nvtrader apps crypto --files coins/ --timesteps 20480",
+        "nvtrader apps paper --json",
+        route="POST /api/experiments/apps",
+        is_long=True,
+        command="apps",
+    )
+    def apps(
+        self,
+        app: Annotated[
+            Literal["stock", "portfolio", "crypto", "fundamentals", "paper"], Field(description="Application.")
+        ],
+        *,
+        files: Annotated[
+            tuple[Path, ...],
+            Field(description="Files of prices and of fundamentals, or folders of them; several by repeating it."),
+        ] = (),
+        total_timesteps: Steps = None,
+        yes: Yes = False,
+        judge: Judge = True,
+    ) -> "Annotated[pl.DataFrame, SummaryFigures]":
+        """Ingest prices, train the experiment of an application on them, and judge it: all in one command.
+
+        - stock: shares of each name are bought and sold by the best of three agents, as in FinRL's StockTrading.
+        - portfolio: weights of all names once a week, as in FinRL's StockPortfolio.
+        - crypto: weights of coins, in a market that never closes.
+        - fundamentals: a tilt of 1/N by what was published on each name; its `files` hold that, too.
+        - paper: the recommended agent, and its last month on the account `paper-month`.
+
+        Without `files` it takes the prices that were delivered before, or those of the sample. It writes
+        data/experiments/NAME.yaml, fitted to the history of the market, in place of that of an earlier call.
+
+        Raises:
+            StorageError, ValueError, PipelineError: as `run`; if a file is refused, or the market is too short.
+        """
+        name = self.prepare_app(app, files, total_timesteps)
+        rows = self.materialize(name, yes=yes, judge=judge)
+        if app == "paper":
+            self.trade_month(name)
+        return rows
+
+    def prepare_app(self, app: "App", files: Sequence[Path], total_timesteps: int | None) -> str:
+        """Ingest the files of an application, and write its experiment; return its name."""
+        from nvtrader_pipelines.runs.applications import deliver_app_files, store_app
+
+        deliver_app_files(self.store.home, app, files)
+        WholeHome(self.opened).ingest()
+        return store_app(self.store, app, total_timesteps)
+
+    def trade_month(self, name: str) -> "AccountActivity":
+        """Replay the last month of an experiment's market on the account `paper-month`."""
+        from nvtrader_pipelines.desk.account_access import add_simulated_account
+        from nvtrader_pipelines.runs.applications import PAPER_ACCOUNT, last_month
+
+        add_simulated_account(self.store.home, PAPER_ACCOUNT)
+        Policies(self.opened).activate(name, account=PAPER_ACCOUNT, reason="its last month on paper")
+        first, last = last_month(self.store)
+        return Accounts(self.opened).trade(first=first, last=last, account=PAPER_ACCOUNT)
 
     @operation("nvtrader materialize ppo-growth ppo-cvar", is_long=True, command="materialize")
     def materialize(

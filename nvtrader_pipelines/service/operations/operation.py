@@ -9,7 +9,18 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, ForwardRef, TypeVar, cast, get_args, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    ForwardRef,
+    TypeVar,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from pydantic import BaseModel, Field, create_model
 from pydantic.fields import FieldInfo
@@ -45,7 +56,7 @@ class Parameter:
         marks = getattr(own.annotation, "__metadata__", ())
         kind = own.annotation.__origin__ if marks else own.annotation
         kind = Any if isinstance(kind, ForwardRef) else kind  # of type checkers only
-        alternatives = [one for one in get_args(kind) if one is not type(None)]
+        alternatives = [one for one in get_args(kind) if one is not type(None)] if get_origin(kind) is not tuple else []
         kind = Path if Path in alternatives else alternatives[0] if type(None) in get_args(kind) else kind
         if own.kind is own.VAR_POSITIONAL:
             default = own.empty if AT_LEAST_ONE in marks else ()

@@ -40,6 +40,7 @@ REFUSED = [  # one for each type of error
     ("/api/portfolio/reset", {"reason": "a test", "account": "none"}, 404),
     ("/api/searches/stop", {}, 404),
     ("/api/experiments/train", {"source": "none"}, 409),
+    ("/api/experiments/apps", {"app": "crypto"}, 409),
     ("/api/portfolio/accept-differences", {"reason": "none differ"}, 409),
     ("/api/policies/activate", {"policy": ""}, 422),
     ("/api/searches/start", {"budget": 0}, 422),

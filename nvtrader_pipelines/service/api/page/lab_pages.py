@@ -20,6 +20,7 @@ from nvtrader_pipelines.promotion.policy_cards import find_policy
 from nvtrader_pipelines.research.journal import TrialJudged
 from nvtrader_pipelines.research.recorded_session import read_session
 from nvtrader_pipelines.research.study import drawn_knobs, is_finished, study_figures
+from nvtrader_pipelines.runs.applications import PRESETS, App, app_content
 from nvtrader_pipelines.runs.drafts import CheckedDraft, check_draft, format_draft
 from nvtrader_pipelines.runs.experiment_list import list_experiments
 from nvtrader_pipelines.runs.registration import fit_history
@@ -120,21 +121,34 @@ def show_comparison(shared: Shared, run: Annotated[list[Text], Query()] = []) ->
 
 
 @routes.get("/lab/build", include_in_schema=False)
-def show_builder(shared: Shared, like: Text = "") -> Response:
-    """Show a form for an experiment, which begins as a registered version, or fits the market."""
+def show_builder(shared: Shared, like: Text = "", app: App | None = None) -> Response:
+    """Show a form for an experiment, which begins as a registered version or an application, or fits the market."""
     try:
         content = version_content(shared.store.ledger, like) if like else {}
     except StorageError as error:
         return show(shared, "problem", 404, title="There is no such version", problem=error)
     sources = shared.store.panels.sources()
-    if not like and sources and MarketChoice().source not in sources:
+    if app:
+        try:
+            content = app_content(shared.store, app)
+        except (StorageError, ValueError) as error:
+            return show(shared, "problem", 422, title=f"The market cannot run {app}", problem=error)
+    elif not like and sources and MarketChoice().source not in sources:
         content = {"market": {"source": sources[0]}}
         with suppress(ValueError):  # it is too short
             content = fit_history(shared.store, sources[0])
-    name = f"{content['name']}-2" if like else "my-experiment"
+    name = f"{content['name']}-2" if like else str(content.get("name", "my-experiment"))
     draft = check_draft(shared.store, {**content, "name": name[-MAX_NAME:]})
     return show(
-        shared, "build", here="/lab/build", draft=draft, schema=json_schema_of("experiment"), like=like, groups=GROUPS
+        shared,
+        "build",
+        here="/lab/build",
+        draft=draft,
+        schema=json_schema_of("experiment"),
+        like=like,
+        apps=PRESETS,
+        app=app,
+        groups=GROUPS,
     )
 
 

@@ -6,6 +6,7 @@ import polars as pl
 import yaml
 
 from nvtrader_pipelines.components.text import short_id
+from nvtrader_pipelines.desk.account_activity import AccountActivity
 from nvtrader_pipelines.runs.experiment_document import (
     ArchivedExperiments,
     ExperimentDocument,
@@ -24,6 +25,7 @@ from nvtrader_pipelines.service.cli.output import (
     print_title,
     write_rows,
 )
+from nvtrader_pipelines.service.cli.pages.account_pages import print_account
 from nvtrader_pipelines.service.cli.pages.market_page import print_market, print_unchanged
 from nvtrader_pipelines.service.cli.summary import print_summary
 from nvtrader_pipelines.service.consoles import wide_console
@@ -98,6 +100,20 @@ def print_results(store: Store, names: Sequence[str], *, has_new_bars: bool) -> 
     summary = summarize_market(store)
     print_market(summary, wide_console()) if has_new_bars else print_unchanged(summary)
     print_summary(store, names, wide_console())
+
+
+def print_next_of_app(name: str, month: AccountActivity | None) -> None:
+    """Print the month that an application has traded, if any, and where it goes on."""
+    if month:
+        print_title("the last month on paper")
+        print_account(month)
+    print_title("go on")
+    for line in (
+        f"nvtrader runs show {name}",
+        f"nvtrader portfolio --account {month.account}" if month else f"nvtrader policies activate {name}",
+        f"nvtrader experiments new mine --like {name}    # change it: data/experiments/mine.yaml",
+    ):
+        print_line(f"  {line}")
 
 
 PAGES = {

@@ -1,0 +1,30 @@
+"""`nvtrader apps`: from prices to a verdict, and to a month on paper."""
+
+import json
+
+import pytest
+
+from nvtrader_pipelines.storage.store import Store
+from tests.homes import copy_home
+
+pytestmark = pytest.mark.slow
+
+
+def test_paper_trains_judges_and_replays_the_last_month(built_home, command, tmp_path):
+    home = copy_home(built_home, tmp_path / "home")
+    at_home = command(home)
+    shown = at_home("apps", "paper", "--timesteps", "512")
+    assert shown.exit_code == 0, shown.output
+    for part in ("less best baseline", "the last month on paper", "nvtrader portfolio --account paper-month"):
+        assert part in shown.output
+    account = json.loads(at_home("portfolio", "history", "--account", "paper-month", "--json").output)["activity"]
+    assert (account["n_sessions"], account["plans"]) == (21, {"filled": 5})
+    assert [policy.partition(" ")[0] for policy in account["policies"]] == ["paper-trading"]
+    again = at_home("apps", "paper", "--timesteps", "512", "--json")
+    assert {row["experiment"] for row in json.loads(again.stdout)} == {"paper-trading"}
+    keys = Store(home).ledger.runs()["partition_key"].to_list()
+    assert sum(key.startswith("paper-trading@") for key in keys) == 1
+
+
+def test_unknown_application_exits_with_2(built_home, command):
+    assert command(built_home)("apps", "bonds").exit_code == 2
