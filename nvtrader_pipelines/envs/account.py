@@ -1,5 +1,6 @@
 """State of one portfolio at a close, as policies see it and books store it."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:  # polars takes long to import
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+# raw actions (n, A), sessions (n,), held weights (n, N+1) and equity (n,), 1 at the opening, to target weights (n, N+1)
+AccountMap = Callable[[NDArray[np.floating], IntArray, FloatArray, FloatArray], FloatArray]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,6 @@
 """Actions: maps from raw actions to target weights of the names and cash."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Protocol, Self
 
@@ -10,6 +10,7 @@ from pydantic import Field, NonNegativeFloat, PositiveFloat, model_validator
 
 from nvtrader_pipelines.components.component import Component, kind_of
 from nvtrader_pipelines.components.family import Family
+from nvtrader_pipelines.envs.account import AccountMap
 from nvtrader_pipelines.envs.choice import CHOICES, Choice, ChoiceMap
 from nvtrader_pipelines.envs.observations.builder import beyond_panel_error
 from nvtrader_pipelines.market.panel import MarketPanel, Window, window_mask
@@ -28,10 +29,6 @@ class ActionMap(Protocol):
     def __call__(self, actions: NDArray[np.floating], t: NDArray[np.int64]) -> FloatArray:
         """Return rows that sum to 1, with weight on eligible names only."""
         ...
-
-
-# raw actions (n, A), sessions (n,), held weights (n, N+1) and equity (n,), 1 at the opening, to target weights
-AccountMap = Callable[[NDArray[np.floating], NDArray[np.int64], FloatArray, FloatArray], FloatArray]
 
 
 @dataclass(frozen=True)

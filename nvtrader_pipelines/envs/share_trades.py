@@ -4,7 +4,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.envs.actions import AccountMap
+from nvtrader_pipelines.envs.account import AccountMap
 from nvtrader_pipelines.envs.observations.builder import beyond_panel_error
 from nvtrader_pipelines.market.panel import MarketPanel
 
