@@ -15,7 +15,7 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows
 from nvtrader_pipelines.policies.agents.demeaning import demean_panel
 from nvtrader_pipelines.policies.backbones import Backbone, MlpBackbone
-from nvtrader_pipelines.policies.backbones.backbone import ExtractorBackbone, TrainingHistory
+from nvtrader_pipelines.policies.backbones.backbone import ExtractorBackbone, NameScoresBackbone, TrainingHistory
 from nvtrader_pipelines.policies.fit import DEFAULT_HOOKS, Fit, Start, TrainingHooks
 from nvtrader_pipelines.policies.policy import BaseAgent
 
@@ -73,15 +73,17 @@ class Learner(BaseAgent):
             raise ValueError(
                 f"{field}.backbone: found {backbone.kind}, but {kind} takes one of {', '.join(sorted(self.backbones))}"
             )
-        if backbone.kind == "shared_asset" and observation.kind != "per_asset":
+        gives_name_scores = isinstance(backbone, NameScoresBackbone)
+        if gives_name_scores and observation.kind not in backbone.observations:
+            suitable = " or ".join(backbone.observations)
             raise ValueError(
-                f"{field}.backbone: the shared_asset backbone needs the per_asset observation, but "
-                f"environment.observation is {observation.kind}; choose per_asset"
+                f"{field}.backbone: the {backbone.kind} backbone needs the {suitable} observation, but "
+                f"environment.observation is {observation.kind}; choose {suitable}"
             )
-        if backbone.kind == "shared_asset" and spec.environment.action.size(2).length != 3:
+        if gives_name_scores and spec.environment.action.size(2).length != 3:
             raise ValueError(
-                f"{field}.backbone: the shared_asset backbone has one value for each name and one more, but the action "
-                f"{spec.environment.action.kind} takes others; choose simplex or residual"
+                f"{field}.backbone: the {backbone.kind} backbone has one value for each name and one more, but the "
+                f"action {spec.environment.action.kind} takes others; choose simplex or residual"
             )
         if backbone.needs_window and not observation.has_window:
             raise ValueError(

@@ -1,5 +1,6 @@
-"""Plain MLP, and the base class of backbones with a feature extractor below the heads of actor and critic."""
+"""Plain MLP, and the base classes of backbones: an extractor below two heads, or scores of names."""
 
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import PositiveInt
@@ -10,6 +11,8 @@ from nvtrader_pipelines.envs.observations import ObservationLayout
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import ActorCriticPolicy
     from torch import Tensor, nn
+
+    from nvtrader_pipelines.policies.networks.gaussian_policy import NameScoresPolicy
 
 OPTIMIZER = {"fused": True, "eps": 1e-5}  # fused Adam is 15-20 % faster for small networks
 
@@ -65,6 +68,27 @@ class MlpBackbone(ExtractorBackbone):
     """Separate actor and critic MLPs with tanh, on any observation."""
 
     kind: Literal["mlp"] = "mlp"
+
+
+class NameScoresBackbone(Component):
+    """Network shared by all names, whose mean action is one score for each name and one more value."""
+
+    needs_window: ClassVar[bool] = False  # reads the observation's window of past returns
+    observations: ClassVar[tuple[str, ...]]  # kinds whose columns it knows
+
+    @abstractmethod
+    def policy_class(self) -> "type[NameScoresPolicy]":
+        """SB3 policy class, whose network has the fields as sizes."""
+
+    def actor_critic(
+        self, layout: ObservationLayout, log_std_init: float
+    ) -> tuple["type[ActorCriticPolicy]", dict[str, Any]]:
+        """SB3 policy class of an on-policy agent, and its keyword arguments."""
+        settings = {"log_std_init": log_std_init, "ortho_init": False, "optimizer_kwargs": OPTIMIZER}
+        return self.policy_class(), {"layout": layout, "sizes": self.model_dump(exclude={"kind"}), **settings}
+
+    def prepare(self, policy: "nn.Module", history: TrainingHistory, seed: int) -> None:
+        """Do nothing: these backbones have no pretraining."""
 
 
 def require_divisible(d_model: int, n_heads: int) -> None:

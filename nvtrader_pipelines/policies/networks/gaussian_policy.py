@@ -1,13 +1,17 @@
 """Stable-Baselines3's Gaussian actor-critic with fewer passes over a minibatch."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import MlpExtractor
-from stable_baselines3.common.type_aliases import PyTorchObs
+from stable_baselines3.common.type_aliases import PyTorchObs, Schedule
 from torch import Tensor, nn
 from typing_extensions import override
+
+from nvtrader_pipelines.envs.observations import ObservationLayout
 
 HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
 
@@ -79,3 +83,17 @@ class GaussianPolicy(ActorCriticPolicy):
     def _log_prob(self, noise: Tensor) -> Tensor:
         """Log-probability of actions `noise` (n, A) standard deviations from their means."""
         return -0.5 * noise.square().sum(dim=1) - (self.log_std + HALF_LOG_TAU).sum()
+
+
+class NameScoresPolicy(GaussianPolicy):
+    """Actor-critic with one network, of given sizes, that returns the action means themselves."""
+
+    def __init__(self, *args: Any, layout: ObservationLayout, sizes: Mapping[str, Any], **kwargs: Any) -> None:
+        self._layout, self._sizes = layout, sizes
+        super().__init__(*args, **kwargs)
+
+    @override
+    def _build(self, lr_schedule: Schedule) -> None:
+        super()._build(lr_schedule)
+        self.action_net = nn.Identity()  # the extractor already returns the means
+        self.optimizer = self.optimizer_class(self.parameters(), **{"lr": lr_schedule(1), **self.optimizer_kwargs})

@@ -1,14 +1,10 @@
 """Network that all names share, and its policy."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import torch
-from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor, nn
 
 from nvtrader_pipelines.envs.observations.per_asset_builder import ASSET_COLUMNS, CONTEXT_COLUMNS
-from nvtrader_pipelines.policies.networks.gaussian_policy import GaussianPolicy
+from nvtrader_pipelines.policies.networks.gaussian_policy import NameScoresPolicy
 
 
 class SharedAssetExtractor(nn.Module):
@@ -57,12 +53,8 @@ class SharedAssetExtractor(nn.Module):
         return self.critic(torch.cat([assets.mean(dim=1), context], dim=1))
 
 
-class SharedAssetPolicy(GaussianPolicy):
+class SharedAssetPolicy(NameScoresPolicy):
     """SB3's actor-critic with the shared network instead of its MLPs."""
-
-    def __init__(self, *args: Any, sizes: Mapping[str, Any], **kwargs: Any) -> None:
-        self._sizes = sizes
-        super().__init__(*args, **kwargs)
 
     def _build_mlp_extractor(self) -> None:
         columns = self.features_dim - CONTEXT_COLUMNS
@@ -73,8 +65,3 @@ class SharedAssetPolicy(GaussianPolicy):
             )
         # SB3 types this attribute as its own MLP; the shared network has the four members that it uses
         self.mlp_extractor = SharedAssetExtractor(columns // ASSET_COLUMNS, **self._sizes)  # pyright: ignore[reportAttributeAccessIssue]
-
-    def _build(self, lr_schedule: Schedule) -> None:
-        super()._build(lr_schedule)
-        self.action_net = nn.Identity()  # the extractor already returns the means
-        self.optimizer = self.optimizer_class(self.parameters(), **{"lr": lr_schedule(1), **self.optimizer_kwargs})
