@@ -7,6 +7,7 @@ from pydantic import Field
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.policies.backbones.autoencoder import AutoencoderBackbone
 from nvtrader_pipelines.policies.backbones.backbone import MlpBackbone
+from nvtrader_pipelines.policies.backbones.eiie import EiieConvBackbone
 from nvtrader_pipelines.policies.backbones.forecasts import InvestorsBackbone, SarlLstmBackbone
 from nvtrader_pipelines.policies.backbones.patchtst import PatchTstBackbone
 from nvtrader_pipelines.policies.backbones.recurrent import RecurrentBackbone
@@ -21,7 +22,8 @@ Backbone = Annotated[
     | PatchTstBackbone
     | AutoencoderBackbone
     | SarlLstmBackbone
-    | InvestorsBackbone,
+    | InvestorsBackbone
+    | EiieConvBackbone,
     Field(discriminator="kind"),
     Family("backbones"),
 ]
@@ -29,6 +31,7 @@ Backbone = Annotated[
 __all__ = [
     "AutoencoderBackbone",
     "Backbone",
+    "EiieConvBackbone",
     "InvestorsBackbone",
     "MlpBackbone",
     "PatchTstBackbone",

@@ -20,6 +20,7 @@ from nvtrader_pipelines.policies.agents.evolution import EvolutionLearner
 from nvtrader_pipelines.policies.agents.learner import EVERY_BACKBONE, EXTRACTORS
 from nvtrader_pipelines.policies.agents.off_policy import ReplayLearner
 from nvtrader_pipelines.policies.backbones import AutoencoderBackbone, Backbone, MlpBackbone, SharedAssetBackbone
+from nvtrader_pipelines.policies.backbones.window import WindowBackbone
 from nvtrader_pipelines.policies.fit import Start
 from nvtrader_pipelines.policies.learned import open_policy
 from nvtrader_pipelines.portfolio.pipeline import RiskLimits, WeightPipeline
@@ -209,7 +210,7 @@ def test_backbone_pretrains_on_the_training_window_only(agent):
     assert seed == 7
 
 
-WINDOW_BACKBONES = [member for member in members(Backbone) if member.needs_window]
+WINDOW_BACKBONES = [member for member in members(Backbone) if issubclass(member, WindowBackbone)]
 WINDOWED = SPEC.model_copy(update={"lookback": 20})
 
 
@@ -248,7 +249,7 @@ def test_every_agent_field_changes_an_argument_or_the_network(agent):
 
 
 def test_on_policy_agents_take_every_backbone_and_others_extractors():
-    assert {"shared_asset"} == EVERY_BACKBONE - EXTRACTORS
+    assert {"shared_asset", "eiie_conv"} == EVERY_BACKBONE - EXTRACTORS
     every = {kind for kind, agent in LEARNERS.items() if agent.backbones == EVERY_BACKBONE}
     assert every == {"ppo", "a2c", "grouped_ppo"}
     others = {kind for kind, agent in LEARNERS.items() if agent.backbones not in (EVERY_BACKBONE, EXTRACTORS)}
