@@ -194,8 +194,9 @@ class CurriculumDesign(Design):
         for values in self.stages:
             stage = {**document, "design": {"kind": "walk_forward"}}
             for path, value in values.items():
-                if path.partition(".")[0] not in STAGED:
-                    raise ValueError(f"design.stages: a stage varies environment and agent, but found {path}; drop it")
+                if path.partition(".")[0] not in STAGED or path == "agent.start":
+                    varied = "a stage varies environment and agent, but agent.start stays"
+                    raise ValueError(f"design.stages: {varied}; found {path}; drop it")
                 stage = replace_value(stage, path.split("."), value, field="design.stages")
             stages.append(stage)
         return stages

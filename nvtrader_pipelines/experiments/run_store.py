@@ -9,7 +9,7 @@ import polars as pl
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
 from nvtrader_pipelines.experiments.plan import FoldSeed
 from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds, SeedWeights
-from nvtrader_pipelines.policies.preference_data import Tuning
+from nvtrader_pipelines.policies.fit import Start
 from nvtrader_pipelines.policies.rollout_tables import PREFERENCE_EPOCH
 
 
@@ -35,8 +35,8 @@ class RunStore(Protocol):
         """Last checkpoint of an interrupted training."""
         ...
 
-    def tuning(self, key: FoldSeed) -> Tuning | None:
-        """What a policy is tuned by; None for an agent that starts anew."""
+    def start(self, key: FoldSeed) -> Start | None:
+        """Policy that a training starts from, with the pairs of one that tunes it; None for random weights."""
         ...
 
     def store_checkpoint(self, key: FoldSeed, content: bytes) -> None:

@@ -118,7 +118,7 @@ class Runtime:
         if pipeline.timing.needs_fit and not pipeline.timing.needs_path:
             yield from self._fit(thresholds, {}, 0.0)
         tasks = [
-            plan.task(key, self.store.checkpoint(key), self.store.tuning(key)) for key in plan.keys if key not in done
+            plan.task(key, self.store.checkpoint(key), self.store.start(key)) for key in plan.keys if key not in done
         ]
         resumed = {(task.fold, task.seed) for task in tasks if task.resume_from is not None}
         training = TrainingProgress(plan.keys, done, resumed, self.clock)

@@ -158,7 +158,11 @@ class ExperimentSpec(Component):
         documents = self.design.documents(whole_document(self))
         stages = tuple(self._variant("stages", *stage) for stage in zip(self.design.stages, documents, strict=True))
         for values, stage in zip(self.design.stages, stages, strict=True):
-            if _network(stage) != _network(self):
+            if any(
+                network_settings(stage.agent_of(seed), stage.environment)
+                != network_settings(self.agent_of(seed), self.environment)
+                for seed in self.seeds
+            ):
                 raise ValueError(
                     "design.stages: a stage goes on with the network of the one before, so agent.kind, agent.backbone, "
                     f"environment.action, .observation and .lookback must stay, but found {values}; drop them there"
@@ -194,8 +198,12 @@ class ExperimentSpec(Component):
         return f"{self.name}@{short_id(self.spec_hash)}"
 
 
-def _network(spec: ExperimentSpec) -> tuple[Any, ...]:
-    """What decides the networks of an experiment's policies."""
-    agents, environment = [spec.agent_of(seed) for seed in spec.seeds], spec.environment
-    heads = [(agent.kind, getattr(agent, "backbone", None)) for agent in agents]
-    return *heads, environment.action, environment.observation, environment.lookback
+def network_settings(agent: Agent, environment: EnvSpec) -> dict[str, Any]:
+    """Settings that decide the network of a policy, by dotted path; other fields of some agents do, too."""
+    return {
+        "agent.kind": agent.kind,
+        "agent.backbone": getattr(agent, "backbone", None),
+        "environment.action": environment.action,
+        "environment.observation": environment.observation,
+        "environment.lookback": environment.lookback,
+    }

@@ -26,7 +26,7 @@ from nvtrader_pipelines.orchestration.mlflow_curves import (
 )
 from nvtrader_pipelines.orchestration.mlflow_database import Warn, open_database, rewrite_artifact_uris, store_errors
 from nvtrader_pipelines.orchestration.progress_log import Watch
-from nvtrader_pipelines.policies.agents import DpoAgent
+from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.runs.interruptions import is_interruption
 from nvtrader_pipelines.storage.home import Home
 
@@ -116,11 +116,11 @@ class TrackedRun:
             self.client.log_artifact(self.mlflow_run_id, str(path), f"pictures/{path.parents[1].name}")
 
     def _tags(self, plan: RunPlan) -> dict[str, str]:
-        """Tags of a run; a replay or forward run names its parent, a tuned run its start, and is nested below it."""
+        """Tags of a run; a replay or forward run names its parent, another its start, and is nested below it."""
         agent = plan.spec.agent
         window, warnings = " to ".join(map(str, plan.window)), " ".join(plan.warnings)
         tags = {"experiment": plan.spec.name, "kind": plan.kind, "window": window, "warnings": warnings}
-        run_id = plan.parent_run_id or (agent.start if isinstance(agent, DpoAgent) else None)
+        run_id = plan.parent_run_id or (agent.start if isinstance(agent, Learner) else None)
         if run_id is None:
             return tags
         parent = find_run(self.client, self.experiment_id, run_id)

@@ -42,7 +42,7 @@ class PolicyCard(BaseModel):
     panel_digest: str  # of the market's content; the run's row names the table snapshots
     warnings: tuple[str, ...] = ()
     learning_curve: tuple[tuple[int, float], ...] = ()  # timesteps, mean reward per step
-    start: str = Field(default="", exclude_if=operator.not_)  # SHA-256 of the policy file that it was tuned from
+    start: str = Field(default="", exclude_if=operator.not_)  # SHA-256 of the policy file that it started from
 
     @property
     def stretches(self) -> tuple[tuple[str, str], ...]:

@@ -46,7 +46,7 @@ class TrainingHooks:
     checkpoint: Callable[[bytes], None] | None = None  # receives a checkpoint at each tenth of the training
     resume_from: bytes | None = None  # a checkpoint
     sample_rate: float = 0.0  # share of training episodes whose steps are recorded
-    start: Start | None = None  # with pairs, of an agent that tunes a policy
+    start: Start | None = None  # instead of random weights; with pairs, of an agent that tunes a policy
     pipeline: WeightPipeline | None = None  # between actions and weights, where the environment asks for one
 
 

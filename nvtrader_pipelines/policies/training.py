@@ -24,7 +24,7 @@ class TrainingTask:
     agent: Agent  # of an ensemble, the member of this seed
     sample_rate: float = 0.0  # share of training episodes whose steps are recorded
     resume_from: bytes | None = None  # a checkpoint; an unusable one is ignored
-    start: Start | None = None  # with pairs, of an agent that tunes a policy
+    start: Start | None = None  # instead of random weights; with pairs, of an agent that tunes a policy
     pipeline: WeightPipeline | None = None  # of an environment that asks for one
     stages: tuple[tuple[EnvSpec, Agent], ...] = ()  # trained before, each from the tensors of the one before
 

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import polars as pl
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from nvtrader_pipelines.components.text import ID_LENGTH
+from nvtrader_pipelines.components.text import ID_LENGTH, RunId
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef, SealedRun
 from nvtrader_pipelines.storage.errors import StorageError
@@ -19,7 +19,6 @@ from nvtrader_pipelines.storage.tables import ACTIVE_POLICY
 
 ACTIVATIONS = ("activated", "promoted")  # kinds of event; the second is that of earlier versions
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-RunId = Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")]
 _LOG = logging.getLogger(__name__)
 
 

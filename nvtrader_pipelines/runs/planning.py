@@ -33,6 +33,16 @@ def read_plan(store: Store, partition_key: str, snapshot_ids: dict[str, int] | N
     return RunPlan.of(spec, _panel(store, spec, snapshot_ids))
 
 
+def find_sealed_run(store: Store, run_id: str) -> SealedRun:
+    """Find a sealed run by a prefix of its id; for a replay or forward run, its parent.
+
+    Raises:
+        StorageError: if no run or several runs have this prefix, or a policy is missing.
+    """
+    run = store.ledger.find_run(run_id)
+    return store.policies.read_sealed(run.partition_key, run.parent_run_id or run.run_id)
+
+
 def reopen_plan(store: Store, run: SealedRun) -> RunPlan:
     """Plan a sealed run again on the snapshots it was trained on.
 

@@ -12,6 +12,7 @@ from nvtrader_pipelines.policies.agents import DpoAgent
 from nvtrader_pipelines.policies.archive import read_card, read_stored
 from nvtrader_pipelines.policies.preference_data import Tuning
 from nvtrader_pipelines.preferences.pairs import STOP, TRAIN, pair_data, pairs_within
+from nvtrader_pipelines.runs.planning import find_sealed_run
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.pair_files import read_pairs
 from nvtrader_pipelines.storage.store import Store
@@ -30,8 +31,7 @@ def read_tuning(
             "agent.start and agent.pairs must name a run and its preference pairs, but do not; "
             "`nvtrader preferences train` writes such an experiment"
         )
-    row = store.ledger.find_run(agent.start)
-    archives = require_start(store, plan, store.policies.read_sealed(row.partition_key, row.run_id), [key])
+    archives = require_start(store, plan, find_sealed_run(store, agent.start), [key])
     card, tensors = read_stored(archives[key])
     data = pair_data(pairs_of_fold(plan, read_pairs(store.home, agent.pairs), key[0], parts), plan.panel)
     return Tuning(card.scaler, tensors, hashlib.sha256(archives[key]).hexdigest(), data)

@@ -14,6 +14,7 @@ from nvtrader_pipelines.experiments.plan import RunPlan, short_history_warnings
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.market.features import LOOK_BACK
 from nvtrader_pipelines.policies.baselines import SESSIONS_PER_MONTH
+from nvtrader_pipelines.runs.warm_start import require_starts
 from nvtrader_pipelines.storage.documents import validate_document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.specs import FoundExperiments, read_experiments, store_experiment
@@ -66,13 +67,16 @@ def plan_variants(store: Store, spec: ExperimentSpec) -> list[RunPlan]:
     """Plan an experiment, or each variant of an ablation, on the current market.
 
     Raises:
-        StorageError: if its market has no panel.
+        StorageError: if its market has no panel, or as `require_starts`.
         ValueError: if the market lacks its names, sessions or data, a span is longer than it, or no fold fits.
     """
     panels = [(variant, store.panels.read(variant.market)) for variant in spec.variants()]
     for own_spec, panel in panels:
         _require_fitting_spans(own_spec, len(panel.sessions))
-    return [RunPlan.of(spec, panel) for spec, panel in panels]
+    plans = [RunPlan.of(spec, panel) for spec, panel in panels]
+    for plan in plans:
+        require_starts(store, plan)
+    return plans
 
 
 def _require_fitting_spans(spec: ExperimentSpec, n_sessions: int) -> None:

@@ -1,8 +1,9 @@
 """Smoke run: one fold and seed, trained, walked and judged in memory; nothing is stored."""
 
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import polars as pl
 
@@ -12,8 +13,10 @@ from nvtrader_pipelines.experiments.policy_accounts import FoldThresholds, SeedW
 from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.runtime import Runtime
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.policies.fit import Start
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.runs.registration import plan_variants
+from nvtrader_pipelines.runs.warm_start import read_start
 from nvtrader_pipelines.storage.store import Store
 
 MAX_TIMESTEPS = 2048  # of the training; more than off-policy agents collect before they learn
@@ -34,6 +37,7 @@ class SmokeRun:
 class MemoryRunStore:
     """Run store in memory."""
 
+    read_start: Callable[[FoldSeed], Start | None]
     policies: dict[FoldSeed, bytes] = field(default_factory=dict)
     validated: SeedWeights = field(default_factory=dict)
     fitted: FoldThresholds = field(default_factory=dict)
@@ -47,8 +51,9 @@ class MemoryRunStore:
         """Return None: no training is resumed."""
         return None
 
-    def tuning(self, key: FoldSeed) -> None:
-        """Return None: a policy is tuned in a run only."""
+    def start(self, key: FoldSeed) -> Start | None:
+        """Policy that a training starts from; None for random weights."""
+        return self.read_start(key)
 
     def store_checkpoint(self, key: FoldSeed, content: bytes) -> None:
         """Discard a checkpoint."""
@@ -97,12 +102,12 @@ def smoke_run(store: Store, spec: ExperimentSpec) -> SmokeRun:
     Of an ablation, the first variant is taken.
 
     Raises:
-        StorageError: if its market has no panel.
+        StorageError: if its market has no panel, or as `read_start`.
         ValueError: if it cannot be planned, trained or walked.
     """
     whole, began = plan_variants(store, spec)[0], time.perf_counter()
     plan = reduce_plan(whole)
-    runtime = Runtime(plan, MemoryRunStore(), "smoke", now)
+    runtime = Runtime(plan, MemoryRunStore(partial(read_start, store, plan)), "smoke", now)
     for phase in (runtime.train, runtime.walk, runtime.judge):
         for _ in phase():
             pass

@@ -17,10 +17,9 @@ from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.run_store import TrainedPolicy
 from nvtrader_pipelines.experiments.runtime import training_curves
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
-from nvtrader_pipelines.policies.agents import DpoAgent
-from nvtrader_pipelines.policies.preference_data import Tuning
-from nvtrader_pipelines.runs.preference_tuning import read_tuning
+from nvtrader_pipelines.policies.fit import Start
 from nvtrader_pipelines.runs.run_tables import complete_run, read_run, replace_run, with_run_keys, write_record
+from nvtrader_pipelines.runs.warm_start import read_start
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.policy_library import PolicyLibrary
@@ -90,14 +89,13 @@ class RunWriter:
             return self.library.checkpoint_path(*self._key, key).read_bytes()
         return None
 
-    def tuning(self, key: FoldSeed) -> Tuning | None:
-        """What a policy is tuned by; None for an agent that starts anew.
+    def start(self, key: FoldSeed) -> Start | None:
+        """Policy that a training starts from, with the pairs of one that tunes it; None for random weights.
 
         Raises:
-            StorageError: if the start or the pairs are missing, or a policy of the start saw what the run tests.
+            StorageError: as `read_start`.
         """
-        agent = self.plan.spec.agent
-        return read_tuning(self.store, self.plan, agent, key) if isinstance(agent, DpoAgent) else None
+        return read_start(self.store, self.plan, key)
 
     def store_checkpoint(self, key: FoldSeed, content: bytes) -> None:
         """Replace the checkpoint of a training."""

@@ -15,7 +15,7 @@ from nvtrader_pipelines.experiments.stress_run import StressRun, standard_stress
 from nvtrader_pipelines.policies.archive import read_card
 from nvtrader_pipelines.policies.learned import require_same_market
 from nvtrader_pipelines.runs.lifecycle import Launch, now, record_run
-from nvtrader_pipelines.runs.planning import read_forward_plan, read_replay_plan
+from nvtrader_pipelines.runs.planning import find_sealed_run, read_forward_plan, read_replay_plan
 from nvtrader_pipelines.runs.run_tables import JUDGEMENT_STARTS
 from nvtrader_pipelines.runs.stored_run import RunWriter, Tracker
 from nvtrader_pipelines.storage.panels import read_series
@@ -120,16 +120,6 @@ def replay_window(store: Store, run_id: str, days: tuple[date | None, date | Non
     if days[0] and days[0] > last:
         last = store.panels.read(store.ledger.read(run.partition_key).market).sessions[-1].item()
     return None if days == (None, None) else (days[0] or first, days[1] or last)
-
-
-def find_sealed_run(store: Store, run_id: str) -> SealedRun:
-    """Find a sealed run by a prefix of its id; for a replay or forward run, its parent.
-
-    Raises:
-        StorageError: if no run or several runs have this prefix, or a policy is missing.
-    """
-    run = store.ledger.find_run(run_id)
-    return store.policies.read_sealed(run.partition_key, run.parent_run_id or run.run_id)
 
 
 def _track_and_record(store: Store, plan: RunPlan, launch: Launch, parent: SealedRun, track: Track | None) -> RunSteps:

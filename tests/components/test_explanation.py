@@ -49,6 +49,7 @@ PLACES = [path for path in places(WHOLE) if path]
 NOT_DUMPED = {  # fields that are left out at their default
     ("market",): {"features"},
     ("environment",): {"financing", "pipeline"},
+    ("agent",): {"start"},
     ("pipeline", "risk_limits"): {"max_short"},
 }
 

@@ -11,7 +11,7 @@ class MemoryStore:
 
     def __init__(self, parent=None):
         self.parent = parent
-        self.policies, self.checkpoints, self.tunings = {}, {}, {}
+        self.policies, self.checkpoints, self.starts = {}, {}, {}
         self.sealed, self.fitted, self.record, self.verdict = None, {}, None, None
         self.reported = []
 
@@ -21,8 +21,8 @@ class MemoryStore:
     def checkpoint(self, key):
         return self.checkpoints.get(key)
 
-    def tuning(self, key):
-        return self.tunings.get(key)
+    def start(self, key):
+        return self.starts.get(key)
 
     def store_checkpoint(self, key, content):
         self.checkpoints[key] = content

@@ -4,13 +4,14 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt, model_validator
 
+from nvtrader_pipelines.components.text import RunId
 from nvtrader_pipelines.policies.agents.on_policy import ActorCriticLearner
 
 
 class DpoSettings(ActorCriticLearner):
     """Settings of a training on pairs of portfolios."""
 
-    start: Annotated[str, Field(pattern=r"^[0-9a-f]{16}$")] | None = None  # run whose policies are tuned; needed
+    start: RunId | None = None  # run whose policies are tuned; needed
     pairs: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None  # SHA-256 of the pairs; needed
     loss: Literal["sigmoid", "robust", "ipo"] = "sigmoid"
     labels: Literal["soft", "hard"] = "soft"  # soft: by the probability that the label is right; hard: by weight

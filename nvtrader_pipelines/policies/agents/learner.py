@@ -1,5 +1,6 @@
 """Base class of agents that learn: training on a window, and decisions by the trained network."""
 
+import operator
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple, Self, get_args
@@ -9,6 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveInt
 
 from nvtrader_pipelines.components.component import kind_of
+from nvtrader_pipelines.components.text import RunId
 from nvtrader_pipelines.envs.observations import ObservationLayout, ObservationScaler
 from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -60,6 +62,7 @@ class Learner(BaseAgent):
     gamma: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
     demean_returns: bool = False  # replace each name's mean log return by the cross-section's, in training only
     backbone: Backbone = MlpBackbone()
+    start: RunId | None = Field(default=None, exclude_if=operator.not_)  # run whose policies the training starts from
 
     def require_experiment(self, spec: Any, field: str) -> None:
         """Require a backbone that the agent takes and the observation suits, its kind of action, and enough seeds.
@@ -154,9 +157,18 @@ class Learner(BaseAgent):
         windows: Sequence[Window],
         hooks: TrainingHooks,
     ) -> ObservationScaler:
-        """Fit the scaler of observations to the training windows, or take that of the policy it starts from."""
+        """Fit the scaler of observations to the training windows, or take that of the policy it starts from.
+
+        Raises:
+            ValueError: if the training must start from a policy and the hooks have none.
+        """
         from nvtrader_pipelines.envs.simulation import fit_scaler
 
+        if hooks.start is None and self.start is not None:
+            raise ValueError(
+                f"a training must start from a policy of run {self.start}, but got none; train it in a run of an "
+                "experiment, which reads them, or drop agent.start"
+            )
         return hooks.start.scaler if hooks.start else fit_scaler(panel, env.observation, windows)
 
     @property

@@ -72,6 +72,11 @@ def test_training_from_a_start_begins_with_its_tensors_and_scaler(case, spec, ag
     assert distance < 0.3 * whole  # a generation of candidates moves by its spread
 
 
+def test_training_without_the_start_of_its_run_is_refused():
+    with pytest.raises(ValueError, match="0000000000000000"):
+        AGENT.model_copy(update={"start": "0" * 16}).train(PANEL, SPEC, WINDOW, 0)
+
+
 @pytest.mark.slow
 @EVERY_CASE
 def test_training_changes_every_learned_tensor(case, spec, agent):
@@ -242,7 +247,8 @@ def test_settings_name_every_argument_that_affects_results(agent):
 
 @pytest.mark.parametrize("agent", LIBRARY.values(), ids=LIBRARY)
 def test_every_agent_field_changes_an_argument_or_the_network(agent):
-    fields = set(type(agent).model_fields) - {"kind", "total_timesteps", "n_envs", "demean_returns", "backbone"}
+    others = {"kind", "total_timesteps", "n_envs", "demean_returns", "backbone", "start"}
+    fields = set(type(agent).model_fields) - others
     fields = {"replay_buffer_class" if name == "replay" else name for name in fields}
     arguments = set(library_settings(agent)) | {"log_std_init", "lstm_hidden_size", "n_lstm_layers", "n_quantiles"}
     assert fields - {"final_learning_rate"} <= arguments

@@ -1,11 +1,13 @@
 import pytest
 import torch
+from safetensors.torch import save
 
-from nvtrader_pipelines.policies.agents import Agent, Learner, PpoAgent, TrainingHooks
+from nvtrader_pipelines.policies.agents import Agent, GroupedPpoAgent, Learner, PpoAgent, TrainingHooks
 from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError
 from nvtrader_pipelines.policies.agents.off_policy import ReplayLearner
 from nvtrader_pipelines.policies.agents.on_policy import EntropyAnnealing, WeightedLosses
 from nvtrader_pipelines.policies.backbones import Backbone, SharedAssetBackbone
+from nvtrader_pipelines.policies.fit import Start
 from tests.contracts.families import members
 from tests.markets import synthetic_panel
 from tests.policies.small_learners import RESIDUAL_SPEC, SPEC, TUNERS, WINDOW, bits, spec_of
@@ -37,14 +39,14 @@ def tiny(member, **settings):
     return member(**{name: value for name, value in TINY.items() if name in member.model_fields}, **settings)
 
 
-def assert_resumes(agent, spec=None):
+def assert_resumes(agent, spec=None, start=None):
     spec = spec or spec_of(agent)
     saved, saved_later = [], []
-    hooks = TrainingHooks(checkpoint=saved.append, sample_rate=0.5)
+    hooks = TrainingHooks(checkpoint=saved.append, sample_rate=0.5, start=start)
     whole = agent.train(PANEL, spec, WINDOW, 0, hooks)
     assert len(saved) >= 3
     torch.rand(7)
-    hooks = TrainingHooks(checkpoint=saved_later.append, resume_from=saved[1], sample_rate=0.5)
+    hooks = TrainingHooks(checkpoint=saved_later.append, resume_from=saved[1], sample_rate=0.5, start=start)
     rest = agent.train(PANEL, spec, WINDOW, 0, hooks)
     assert saved_later == saved[2:]
     assert rest.curve == whole.curve
@@ -56,6 +58,12 @@ def assert_resumes(agent, spec=None):
 def test_resumable_agent_resumes_bit_for_bit(member):
     agent = tiny(member)
     assert_resumes(agent, spec_of(agent))
+
+
+@pytest.mark.parametrize("member", [PpoAgent, GroupedPpoAgent])
+def test_training_from_a_start_is_resumed_bit_for_bit(member):
+    before = tiny(member).train(PANEL, SPEC, WINDOW, 1)
+    assert_resumes(tiny(member, start="0" * 16), start=Start(before.scaler, save(before.tensors), ""))
 
 
 @pytest.mark.parametrize(
