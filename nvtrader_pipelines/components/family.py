@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Annotated, Any, NamedTuple, get_args
+from typing import Annotated, Any, NamedTuple, TypeVar, get_args
 
 from pydantic import (
     Field,
@@ -20,6 +20,7 @@ from nvtrader_pipelines.components.component import Component, aliases_of, kind_
 
 GROUP = "nvtrader_pipelines.components"  # entry points of installed packages, named <family>.<kind>
 Member = type[Component]
+Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class PartError(ValueError):
@@ -76,6 +77,12 @@ class Family:
         if isinstance(value, Component) and type(value) not in self._own:
             return value.model_dump(mode=info.mode, exclude_defaults=info.exclude_defaults)
         return handler(value)
+
+
+def optional(method: Method) -> Method:
+    """Mark a method of own members that parts of installed packages may lack."""
+    vars(method)["is_optional"] = True
+    return method
 
 
 def kinds_by_alias(own: Sequence[Member]) -> dict[str, str]:
@@ -190,8 +197,9 @@ def _bases(own: Sequence[Member]) -> tuple[Member, ...]:
 
 
 def _interface(member: Member) -> set[str]:
-    """Public fields, properties and methods of a member beyond those of any component."""
-    return {name for name in {*dir(member), *member.model_fields} if not name.startswith("_")} - set(dir(Component))
+    """Public fields, properties and methods of a member beyond those of any component, without optional ones."""
+    names = {name for name in {*dir(member), *member.model_fields} if not name.startswith("_")} - set(dir(Component))
+    return {name for name in names if not hasattr(getattr(member, name, None), "is_optional")}
 
 
 @cache

@@ -1,14 +1,14 @@
 """Trading cost models."""
 
 from collections.abc import Sequence
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, NonNegativeFloat, PositiveFloat
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.components.family import Family
+from nvtrader_pipelines.components.family import Family, optional
 from nvtrader_pipelines.market.panel import MarketPanel
 
 FloatArray = NDArray[np.float64]
@@ -21,6 +21,16 @@ class CostFunction(Protocol):
     def __call__(self, trades: FloatArray, filled_at: NDArray[np.int64]) -> FloatArray:
         """Return fractions of equity, never negative, known before the session of the fill."""
         ...
+
+
+class CostCoefficients(NamedTuple):
+    """Coefficients of a cost that is `linear` * |dw| + `root` * |dw|^1.5, summed over names, (T, N) each.
+
+    Rows are sessions of the fill; a row is known before its session.
+    """
+
+    linear: FloatArray
+    root: FloatArray
 
 
 def no_cost(trades: FloatArray, filled_at: NDArray[np.int64]) -> FloatArray:  # noqa: ARG001 - one signature
@@ -50,6 +60,12 @@ class ProportionalCost(Component):
         """Return the cost function for one panel."""
         return proportional_cost(self.bps * 1e-4)
 
+    @optional
+    def coefficients(self, panel: MarketPanel) -> CostCoefficients:
+        """Return the coefficients of the cost on one panel."""
+        linear = np.full(panel.close_returns.shape, self.bps * 1e-4)
+        return CostCoefficients(linear, np.zeros_like(linear))
+
 
 class VolatilitySpread(Component):
     """Half the bid-ask spread of each name, proportional to its trailing volatility.
@@ -70,6 +86,12 @@ class VolatilitySpread(Component):
             return self.share * (volatility[filled_at] * np.abs(trades)).sum(axis=1)
 
         return half_spreads
+
+    @optional
+    def coefficients(self, panel: MarketPanel) -> CostCoefficients:
+        """Return the coefficients of the cost on one panel."""
+        linear = self.share * trailing_volatility(panel, self.window, self.unknown_volatility)
+        return CostCoefficients(linear, np.zeros_like(linear))
 
 
 class SquareRootImpact(Component):
@@ -96,6 +118,13 @@ class SquareRootImpact(Component):
 
         return impact
 
+    @optional
+    def coefficients(self, panel: MarketPanel) -> CostCoefficients:
+        """Return the coefficients of the cost on one panel."""
+        volatility = trailing_volatility(panel, self.window, self.unknown_volatility)
+        root = self.coefficient * np.sqrt(self.participation) * volatility
+        return CostCoefficients(np.zeros_like(root), root)
+
 
 CostModel = Annotated[
     ProportionalCost | VolatilitySpread | SquareRootImpact, Field(discriminator="kind"), Family("costs")
@@ -113,6 +142,24 @@ def total_cost(models: Sequence[CostModel], panel: MarketPanel) -> CostFunction:
         return costs
 
     return functions[0] if len(functions) == 1 else total
+
+
+def total_coefficients(models: Sequence[CostModel], panel: MarketPanel) -> CostCoefficients:
+    """Return the sum of the models' coefficients for one panel.
+
+    Raises:
+        ValueError: if a model, of an installed package, has none.
+    """
+    lacking = sorted(model.kind for model in models if not hasattr(model, "coefficients"))
+    if lacking:
+        raise ValueError(
+            f"gradients of a cost need its coefficients, but {' and '.join(lacking)} has no method `coefficients`; "
+            "add it to the model, or choose other costs"
+        )
+    parts = [model.coefficients(panel) for model in models]
+    none = np.zeros(panel.close_returns.shape)
+    linear = sum((part.linear for part in parts), start=none)
+    return CostCoefficients(linear, sum((part.root for part in parts), start=none))
 
 
 def trailing_volatility(panel: MarketPanel, window: int, unknown: float) -> FloatArray:

@@ -230,6 +230,16 @@ def check_costs_of_many_accounts_equal_single_ones(model: CostModel) -> None:
     assert cost(trades, filled_at).tolist() == alone
 
 
+def check_coefficients_give_the_cost(model: CostModel) -> None:
+    """Require that coefficients, if a model has them, give its cost."""
+    if hasattr(model, "coefficients"):
+        panel, (trades, filled_at) = eventful_panel(), random_trades(3)
+        linear, root = (side[filled_at] for side in model.coefficients(panel))
+        size = np.abs(trades)
+        cost = (linear * size + root * size**1.5).sum(axis=1)
+        np.testing.assert_allclose(cost, model.start(panel)(trades, filled_at), rtol=1e-12, atol=1e-15)
+
+
 def check_cost_does_not_look_at_the_session_of_the_fill(model: CostModel) -> None:
     """Require bit-equal costs when sessions from the fill on are removed or replaced."""
     panel = eventful_panel()
@@ -275,5 +285,6 @@ COSTS = (
     check_order_costs_at_least_as_much_as_its_parts,
     check_buying_and_selling_cost_the_same,
     check_costs_of_many_accounts_equal_single_ones,
+    check_coefficients_give_the_cost,
     check_cost_does_not_look_at_the_session_of_the_fill,
 )

@@ -7,7 +7,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from nvtrader_pipelines.components import family as module
 from nvtrader_pipelines.components.component import Component, aliases_of
-from nvtrader_pipelines.components.family import GROUP, Family, every_member, parts_of_family
+from nvtrader_pipelines.components.family import GROUP, Family, every_member, optional, parts_of_family
 
 
 class Circle(Component):
@@ -20,6 +20,10 @@ class Circle(Component):
     def area(self):
         return 3.0 * self.radius**2
 
+    @optional
+    def corners(self):
+        return 0
+
 
 class Square(Component):
     """A square."""
@@ -28,6 +32,10 @@ class Square(Component):
 
     def area(self):
         return 1.0
+
+    @optional
+    def corners(self):
+        return 4
 
 
 class Triangle(Component):
@@ -123,6 +131,12 @@ def test_unusable_part_is_a_sentence_and_leaves_the_others(install, kind, value,
     with pytest.raises(ValidationError):
         TypeAdapter(family).validate_python({"kind": kind})
     assert TypeAdapter(family).validate_python({"kind": "circle"}) == Circle()
+
+
+def test_part_without_an_optional_method_of_all_own_members_is_usable(install):
+    family = install(triangle="Triangle")
+    assert parts_of_family(family).problems == []
+    assert not hasattr(TypeAdapter(family).validate_python({"kind": "triangle"}), "corners")
 
 
 @pytest.mark.parametrize("alias", ["disc", "Disc"])

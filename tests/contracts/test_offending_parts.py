@@ -14,6 +14,7 @@ OFFENDING = [
     ("observations", parts.PeekScaler(), "check_scaler_does_not_look_beyond_the_training_window"),
     ("actions", parts.PeekAction(), "check_targets_do_not_look_ahead"),
     ("anchors", parts.PeekAnchor(), "check_anchor_does_not_look_ahead"),
+    ("costs", parts.PeekCost(), "check_coefficients_give_the_cost"),
     ("costs", parts.PeekCost(), "check_cost_does_not_look_at_the_session_of_the_fill"),
     ("selectors", parts.PeekSelector(), "check_stage_does_not_look_ahead"),
     ("allocators", parts.PeekAllocator(), "check_stage_does_not_look_ahead"),

@@ -1,12 +1,18 @@
+from typing import Literal
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.portfolio.costs import (
     ProportionalCost,
     SquareRootImpact,
     VolatilitySpread,
     no_cost,
+    total_coefficients,
     total_cost,
     trailing_volatility,
 )
@@ -50,6 +56,33 @@ def test_total_cost_is_the_sum_of_its_models():
     parts = [model.start(PANEL)(TRADES, FILLED_AT) for model in models]
     np.testing.assert_allclose(total_cost(models, PANEL)(TRADES, FILLED_AT), sum(parts), rtol=1e-14)
     assert total_cost((), PANEL)(TRADES, FILLED_AT).tolist() == no_cost(TRADES, FILLED_AT).tolist() == [0.0, 0.0]
+
+
+class FlatFee(Component):
+    """A part of another package, whose cost is no sum of powers."""
+
+    kind: Literal["flat_fee"] = "flat_fee"
+
+
+COST_MODELS = st.one_of(
+    st.builds(ProportionalCost, bps=st.floats(0.0, 500.0)),
+    st.builds(VolatilitySpread, share=st.floats(0.0, 1.0), window=st.integers(2, 60)),
+    st.builds(SquareRootImpact, coefficient=st.floats(0.0, 2.0), participation=st.floats(0.0, 1.0)),
+)
+
+
+@given(models=st.lists(COST_MODELS, max_size=3), seed=st.integers(0, 2**32 - 1))
+def test_cost_equals_the_powers_of_its_coefficients(models, seed):
+    generator, panel = np.random.default_rng(seed), eventful_panel(seed=seed % 7)
+    trades, filled_at = generator.normal(0.0, 0.1, (20, 6)), generator.integers(0, 160, 20)
+    linear, root = total_coefficients(models, panel)
+    powers = (linear[filled_at] * np.abs(trades) + root[filled_at] * np.abs(trades) ** 1.5).sum(axis=1)
+    np.testing.assert_allclose(powers, total_cost(models, panel)(trades, filled_at), rtol=1e-14, atol=1e-15)
+
+
+def test_model_without_coefficients_is_refused():
+    with pytest.raises(ValueError, match="flat_fee"):
+        total_coefficients((ProportionalCost(), FlatFee()), PANEL)
 
 
 def test_trailing_volatility_equals_deviation_of_known_returns():
