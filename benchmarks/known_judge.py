@@ -37,7 +37,7 @@ def judged_pairs(panel: MarketPanel, n_pairs: int, flips: float, seed: int) -> P
 
 def tune(panel: MarketPanel, start: Fit, pairs: PreferenceData, agent: DpoAgent, seed: int) -> Fit:
     """Tune a policy to pairs."""
-    return agent.train(panel, SPEC, WINDOW, seed, TrainingHooks(tuning=_tuning(start, pairs)))
+    return agent.train(panel, SPEC, WINDOW, seed, TrainingHooks(start=_tuning(start, pairs)))
 
 
 def clean_auc(panel: MarketPanel, start: Fit, tuned: Fit, seed: int) -> HoldoutAuc:

@@ -16,6 +16,7 @@ GROWTH, CASH = 0, 1  # rows of a path
 BEFORE_CAP, GROSS, FINANCED, CAP_TURNOVER, CAP_COST = 2, 3, 4, 5, 6  # further rows, if exposures are tracked
 PLAIN_ROWS, TRACKED_ROWS = 2, 7
 FLOATS_PER_CACHE_LINE = 8  # float64
+ROUNDING = 1e-9  # of a sum of weights
 ALL_IN_PANEL = -1  # no row ends beyond the panel; less the number of closes at which the cap on gross traded
 PLACE, AT = 0, 1  # of a close at which it traded: row * k + number of the session, and session of the panel
 
@@ -108,7 +109,7 @@ def _trade(  # noqa: PLR0913
         net += change
         traded += abs(change)
     cash = 1.0 - names
-    rounded = lowest >= 0.0 and cash <= 0.0  # rounding must not leave a long-only account in debt
+    rounded = lowest >= 0.0 and -ROUNDING < cash <= 0.0  # rounding must not leave a long-only account in debt
     executed[i, n_symbols] = 0.0 if rounded else cash
     trades[i, n_symbols] = -net
     return 0.5 * (traded + abs(net))

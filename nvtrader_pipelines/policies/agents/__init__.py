@@ -16,6 +16,7 @@ from nvtrader_pipelines.policies.agents.grouped_ppo import GroupedPpoAgent
 from nvtrader_pipelines.policies.agents.investor_imitator import InvestorImitatorAgent
 from nvtrader_pipelines.policies.agents.learner import Learner
 from nvtrader_pipelines.policies.agents.maskable_ppo import MaskablePpoAgent
+from nvtrader_pipelines.policies.agents.pathwise import EiieAgent, PathwiseAgent
 from nvtrader_pipelines.policies.agents.ppo import PpoAgent
 from nvtrader_pipelines.policies.agents.recurrent_ppo import RecurrentPpoAgent
 from nvtrader_pipelines.policies.agents.sac import SacAgent
@@ -53,6 +54,8 @@ Agent = Annotated[
     | QrDqnAgent
     | MaskablePpoAgent
     | InvestorImitatorAgent
+    | PathwiseAgent
+    | EiieAgent
     | EnsembleAgent
     | EqualWeight
     | BuyAndHold
@@ -78,12 +81,14 @@ __all__ = [
     "DdpgAgent",
     "DpoAgent",
     "DqnAgent",
+    "EiieAgent",
     "EnsembleAgent",
     "Fit",
     "GroupedPpoAgent",
     "InvestorImitatorAgent",
     "Learner",
     "MaskablePpoAgent",
+    "PathwiseAgent",
     "PpoAgent",
     "QrDqnAgent",
     "RecurrentPpoAgent",

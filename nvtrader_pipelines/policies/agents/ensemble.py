@@ -18,6 +18,7 @@ from nvtrader_pipelines.policies.agents.grouped_ppo import GroupedPpoAgent
 from nvtrader_pipelines.policies.agents.investor_imitator import InvestorImitatorAgent
 from nvtrader_pipelines.policies.agents.learner import MIN_SEEDS
 from nvtrader_pipelines.policies.agents.maskable_ppo import MaskablePpoAgent
+from nvtrader_pipelines.policies.agents.pathwise import EiieAgent, PathwiseAgent
 from nvtrader_pipelines.policies.agents.ppo import PpoAgent
 from nvtrader_pipelines.policies.agents.recurrent_ppo import RecurrentPpoAgent
 from nvtrader_pipelines.policies.agents.sac import SacAgent
@@ -44,7 +45,9 @@ MemberAgent = Annotated[  # learners from nothing; a shared alias of the union w
     | DqnAgent
     | QrDqnAgent
     | MaskablePpoAgent
-    | InvestorImitatorAgent,
+    | InvestorImitatorAgent
+    | PathwiseAgent
+    | EiieAgent,
     Field(discriminator="kind"),
     Family("agents"),
 ]

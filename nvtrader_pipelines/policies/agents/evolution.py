@@ -2,36 +2,29 @@
 
 from abc import abstractmethod
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import PositiveInt
 
-from nvtrader_pipelines.envs.observations import ObservationLayout
-from nvtrader_pipelines.policies.agents.learner import Learner, NetworkOutput
+from nvtrader_pipelines.policies.agents.actor import ActorLearner
 from nvtrader_pipelines.policies.fit import TrainingHooks
 
 if TYPE_CHECKING:
-    from stable_baselines3.common.policies import ActorCriticPolicy, BasePolicy
-    from torch import Tensor
+    from stable_baselines3.common.policies import BasePolicy
 
     from nvtrader_pipelines.envs.simulation import PortfolioSimulation
     from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
     from nvtrader_pipelines.policies.agents.evolution_training import Generation, Scores
 
 
-class EvolutionLearner(Learner):
+class EvolutionLearner(ActorLearner):
     """Learner that scores a generation of candidate weights by episodes from common starts.
 
     A candidate's score is the mean undiscounted reward of its `n_starts` episodes, each played to its end without
     noise in the actions, so `gamma` has no effect. Only the weights that the action depends on are searched.
     """
-
-    has_critic: ClassVar[bool] = False
-    caveat: ClassVar[str] = (
-        "the agent has no critic and draws no actions: its trajectories have neither values nor log-probabilities"
-    )
 
     n_starts: PositiveInt = 4  # per generation, common to all candidates
 
@@ -52,10 +45,6 @@ class EvolutionLearner(Learner):
         """Number of parallel portfolios."""
         return self.n_starts * self.n_candidates
 
-    def policy(self, layout: ObservationLayout) -> "tuple[type[ActorCriticPolicy], dict[str, Any]]":
-        """SB3 class of the policy, and its keyword arguments; critic and deviation stay as initialized."""
-        return self.backbone.actor_critic(layout, log_std_init=0.0)
-
     def learn(
         self, simulation: "PortfolioSimulation", seed: int, hooks: TrainingHooks
     ) -> "tuple[BasePolicy, TrainingLog]":
@@ -73,15 +62,3 @@ class EvolutionLearner(Learner):
         while training.timesteps < self.total_timesteps:
             training.update()
         return training.finish(), training.log
-
-    def act(
-        self,
-        network: Any,
-        observation: "Tensor",
-        state: Any,
-        *,
-        with_estimates: bool = True,  # noqa: ARG002 - has none
-    ) -> NetworkOutput:
-        """Return the action, without a value or a log-probability."""
-        action = network._predict(observation, deterministic=True)  # noqa: SLF001 - no public method takes tensors
-        return NetworkOutput(action.numpy()[0], None, None, state)

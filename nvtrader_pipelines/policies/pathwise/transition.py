@@ -21,7 +21,7 @@ from torch import Tensor
 
 from nvtrader_pipelines.envs.accounts import environment_legs
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.envs.transition import AFTER_FILL, BEFORE_FILL, BORROW, EXCESS, MARGIN, WHOLE
+from nvtrader_pipelines.envs.transition import AFTER_FILL, BEFORE_FILL, BORROW, EXCESS, MARGIN, ROUNDING, WHOLE
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.portfolio.costs import total_coefficients
 
@@ -170,7 +170,7 @@ def _trade(
     names = torch.where(is_traded, names * scale[:, None], names)
     cash = 1.0 - names.sum(dim=1) - torch.where(is_trading, 0.0 * target.sum(dim=1), 0.0)  # a NaN is preserved
     # rounding must not leave a long-only account in debt; the gradient is that of the sum
-    cash = cash - torch.where(is_long & (cash <= 0.0), cash, 0.0).detach()
+    cash = cash - torch.where(is_long & (cash <= 0.0) & (cash > -ROUNDING), cash, 0.0).detach()
     return torch.cat([names, cash[:, None]], dim=1), torch.where(delisted, 0.0, names - before)
 
 

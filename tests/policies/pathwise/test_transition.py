@@ -14,7 +14,7 @@ from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.policies.pathwise.transition import MarketTensors, hold, smooth_abs, soft_drawdown
 from nvtrader_pipelines.portfolio.costs import SquareRootImpact, VolatilitySpread, total_cost
 from nvtrader_pipelines.portfolio.financing import Financing, GrossFinancing
-from tests.envs.two_names import EXPENSIVE, FILLS, two_names
+from tests.envs.two_names import EXPENSIVE, FILLS, FREE, two_names
 from tests.panels import GAP, LAST_PRICE, MAX_GAP, eventful_panel
 
 N_SESSIONS, N_ACCOUNTS = 160, 24
@@ -179,3 +179,14 @@ def test_soft_drawdown_is_the_mean_below_the_soft_maximum():
     np.testing.assert_allclose(soft_drawdown(torch.tensor(path)), (peaks - path).mean(axis=1), rtol=1e-12)
     sharp = soft_drawdown(torch.tensor(path), temperature=1e6)
     np.testing.assert_allclose(sharp, [0.3 / 3, 0.0], atol=1e-5)
+
+
+def test_short_that_cannot_be_sold_leaves_a_debt_and_no_money():
+    panel = two_names(np.zeros((3, 2)), np.zeros((3, 2)), tradable=[[1, 1], [0, 1], [0, 1]])
+    panel = replace(panel, tradable=panel.tradable.astype(bool))
+    action = LongShortAction(close_cap=2.0)
+    environment = EnvSpec(action=action, fill="next_close", turnover_cost_bps=0.0, financing=FREE)
+    cash, target = np.array([[0.0, 0.0, 1.0]]), np.array([[-0.5, 1.5, 0.0]])
+    expected = require_equal(panel, environment, cash, target, np.array([0]), 1)
+    np.testing.assert_allclose(expected.executed, [[0.0, 1.5, -0.5]], atol=1e-12)
+    np.testing.assert_allclose(expected.session_growth, [[1.0]], atol=1e-12)

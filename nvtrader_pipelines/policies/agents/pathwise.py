@@ -1,0 +1,116 @@
+"""Learners that follow the gradient of what their weights earn, through the market itself."""
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+
+from nvtrader_pipelines.components.component import kind_of
+from nvtrader_pipelines.policies.agents.actor import ActorLearner
+from nvtrader_pipelines.policies.agents.learner import EVERY_BACKBONE
+from nvtrader_pipelines.policies.backbones import Backbone, EiieConvBackbone
+from nvtrader_pipelines.policies.fit import TrainingHooks
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.policies import BasePolicy
+    from torch import Tensor
+
+    from nvtrader_pipelines.envs.simulation import PortfolioSimulation
+    from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
+
+DIFFERENTIABLE = ("simplex", "residual", "levered_simplex", "long_short")  # actions
+
+
+class PathwiseLearner(ActorLearner):
+    """Learner that differentiates the net growth of windows of training sessions in the actor's weights.
+
+    The reward of a portfolio is a known function of weights, so its gradient needs neither a critic nor noise. Costs,
+    drift and financing are those of the environment; its reward terms, `gamma` and terminations have no effect, and no
+    episode of the training is recorded, since no environment is stepped.
+    """
+
+    backbones: ClassVar[frozenset[str]] = EVERY_BACKBONE
+
+    total_timesteps: PositiveInt = 102_400  # decisions of all windows together; the last update is completed
+    n_envs: PositiveInt = 64  # windows per update
+    n_steps: Annotated[int, Field(ge=1, le=256)] = 8  # decisions of a window
+    max_grad_norm: PositiveFloat = 1.0
+    objective: Literal["log_growth", "sharpe"] = "log_growth"  # of a window, annual
+    drawdown_penalty: NonNegativeFloat = 0.0  # objective per unit of mean soft log drawdown
+    turnover_penalty: NonNegativeFloat = 0.0  # objective per unit of one-way turnover a year, beside its costs
+
+    def require_experiment(self, spec: Any, field: str) -> None:
+        """Require an action and costs with a gradient, and no pipeline within the training.
+
+        Raises:
+            ValueError: if the experiment has others.
+        """
+        super().require_experiment(spec, field)
+        kind, environment = kind_of(type(self)), spec.environment
+        if environment.action.kind not in DIFFERENTIABLE:
+            raise ValueError(
+                f"environment.action: found {environment.action.kind}, but {kind} differentiates target weights; "
+                f"choose one of {', '.join(DIFFERENTIABLE)}"
+            )
+        unknown = [model.kind for model in environment.cost_models if not hasattr(model, "coefficients")]
+        if environment.pipeline or unknown:
+            found = "environment.pipeline is true" if environment.pipeline else f"{unknown[0]} has none"
+            raise ValueError(
+                f"{field}: {kind} needs costs with `coefficients` and a training without pipeline, but {found}; "
+                "change it or the agent"
+            )
+
+    @property
+    def n_portfolios(self) -> int:
+        """Number of windows per update."""
+        return self.n_envs
+
+    def learn(
+        self, simulation: "PortfolioSimulation", seed: int, hooks: TrainingHooks
+    ) -> "tuple[BasePolicy, TrainingLog]":
+        """Train a network on the simulation's market and return it with the log.
+
+        Raises:
+            CheckpointError: if the checkpoint to resume from is damaged or of another training.
+            ValueError: if a window is longer than every stretch of the training.
+        """
+        import torch
+
+        from nvtrader_pipelines.policies.pathwise.training import PathwiseTraining
+
+        with torch.random.fork_rng(devices=[]):
+            training = PathwiseTraining(self, simulation, seed, hooks)
+            while training.timesteps < self.total_timesteps:
+                training.update()
+        return training.policy, training.log
+
+    def objective_of(self, log_growth: "Tensor", per_year: float) -> "Tensor":
+        """Annual objective (n,) of windows, given the log growth (n, S) of their sessions."""
+        if self.objective == "log_growth":
+            return log_growth.mean(dim=1) * per_year
+        returns = log_growth.exp() - 1.0
+        return returns.mean(dim=1) / (returns.var(dim=1) + 1e-8).sqrt() * per_year**0.5
+
+
+class PathwiseAgent(PathwiseLearner):
+    """Gradient ascent on net log growth, or on the Sharpe ratio, through the differentiable market.
+
+    Source: Moody & Saffell (2001) for trading by the gradient of performance; lee101/stock-prediction
+    (differentiable_market) for the market; the rest is our choice.
+    """
+
+    kind: Literal["pathwise"] = "pathwise"
+
+
+class EiieAgent(PathwiseLearner):
+    """Ensemble of identical independent evaluators: one convolutional network for all names, trained on log growth.
+
+    The held weights that it observes are the paper's memory of portfolio vectors. Windows are of 50 decisions, as the
+    paper's batches.
+
+    Source: Jiang, Xu & Liang (2017).
+    """
+
+    kind: Literal["eiie"] = "eiie"
+    n_envs: PositiveInt = 16  # windows per update
+    n_steps: Annotated[int, Field(ge=1, le=256)] = 50  # decisions of a window
+    backbone: Backbone = EiieConvBackbone()

@@ -1,0 +1,164 @@
+"""Training of an actor by the gradient of what its weights earn: through the market, without a critic or noise."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from nvtrader_pipelines.components.component import kind_of
+from nvtrader_pipelines.envs.observations.builder import AccountView
+from nvtrader_pipelines.envs.simulation import PortfolioSimulation
+from nvtrader_pipelines.envs.spaces import action_space, observation_space
+from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
+from nvtrader_pipelines.policies.agents.checkpoints import (
+    add_prefix,
+    checkpoint_errors,
+    numpy_arrays,
+    optimizer_state,
+    pack,
+    restore_optimizer,
+    strip_prefix,
+    unpack,
+)
+from nvtrader_pipelines.policies.fit import TrainingHooks
+from nvtrader_pipelines.policies.pathwise.action_maps import start_map
+from nvtrader_pipelines.policies.pathwise.transition import MarketTensors, hold, soft_drawdown
+
+if TYPE_CHECKING:
+    from nvtrader_pipelines.policies.agents.pathwise import PathwiseLearner
+
+STARTS = 0x70  # separates the random stream of the starts
+SMOOTHING = 1e-6  # of |dw| in the loss's costs
+RUIN = 1e-6  # least growth of a session whose logarithm the loss takes
+
+
+class PathwiseTraining:
+    """State of a training between two updates: policy, optimizer and the random stream of the starts."""
+
+    def __init__(
+        self, agent: "PathwiseLearner", simulation: PortfolioSimulation, seed: int, hooks: TrainingHooks
+    ) -> None:
+        torch.manual_seed(seed)
+        self.timesteps = 0
+        self.log = TrainingLog(hooks, simulation, agent.total_timesteps, seed)
+        policy_class, policy_kwargs = agent.policy(simulation.builder.layout)
+        spaces = observation_space(simulation), action_space(simulation)
+        self.policy = policy_class(*spaces, agent.schedule(), **policy_kwargs)
+        agent.prepare(self.policy, simulation, seed, hooks.start)
+        self._agent, self._simulation = agent, simulation
+        self._market = MarketTensors.of(simulation.panel, simulation.spec)
+        self._to_weights = start_map(simulation.spec.action, simulation.panel)
+        self._starts = window_starts(simulation, agent.n_steps)
+        self._generator = np.random.default_rng([seed, STARTS])
+        if hooks.resume_from is not None:
+            self._restore(hooks.resume_from)
+
+    def update(self) -> None:
+        """Play one batch of windows and move the policy up the gradient of its objective."""
+        agent, policy = self._agent, self.policy
+        self.log.start_rollout(self.timesteps, self.save)
+        remaining = 1.0 - self.timesteps / agent.total_timesteps
+        for group in policy.optimizer.param_groups:
+            group["lr"] = agent.schedule()(remaining)
+        policy.set_training_mode(True)
+        log_growth, turnover = self._play(self._generator.choice(self._starts, agent.n_envs))
+        loss = -self._objective(log_growth, turnover)
+        policy.optimizer.zero_grad()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(policy.parameters(), agent.max_grad_norm)
+        policy.optimizer.step()
+        self.log.add_reward(float(log_growth.detach().sum(dim=1).mean()) / agent.n_steps)
+        scalars = {"loss": loss, "grad_norm": norm, "turnover": turnover.mean()}
+        for name, value in scalars.items():
+            self.log.logger.record_mean(f"train/{name}", float(value.detach()))
+        self.timesteps += agent.n_envs * agent.n_steps
+        self.log.end_rollout(self.timesteps)
+
+    def save(self) -> bytes:
+        """Return a checkpoint; an update depends on no account of the one before."""
+        log_arrays, log_facts = self.log.state()
+        optimizer_tensors, optimizer_numbers = optimizer_state(self.policy.optimizer)
+        arrays = {
+            **add_prefix("policy", self.policy.state_dict()),
+            **add_prefix("optimizer", optimizer_tensors),
+            **add_prefix("log", log_arrays),
+            "torch_random": torch.get_rng_state(),
+        }
+        facts: dict[str, Any] = {
+            "algorithm": kind_of(type(self._agent)),
+            "timesteps": self.timesteps,
+            "optimizer": optimizer_numbers,
+            "log": log_facts,
+            "generator": self._generator.bit_generator.state,
+        }
+        return pack(arrays, facts)
+
+    def _restore(self, content: bytes) -> None:
+        arrays, facts = unpack(content)
+        with checkpoint_errors():
+            if facts["algorithm"] != kind_of(type(self._agent)):
+                raise ValueError(f"its algorithm is {facts['algorithm']}, not {kind_of(type(self._agent))}")
+            self.log.restore(numpy_arrays(arrays, "log"), facts["log"])
+            self.policy.load_state_dict(strip_prefix("policy", arrays))
+            restore_optimizer(self.policy.optimizer, strip_prefix("optimizer", arrays), facts["optimizer"])
+            self.timesteps = facts["timesteps"]
+            self._generator.bit_generator.state = facts["generator"]
+            torch.set_rng_state(arrays["torch_random"])
+
+    def _play(self, starts: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Decide `n_steps` times from each start; return log growth (n, S) of sessions, and turnover (n,) of decisions.
+
+        Accounts begin with what the policy would hold from cash, so that no window pays for a first purchase.
+        """
+        n_sessions, t = self._simulation.spec.rebal_freq, starts.copy()
+        weights = torch.zeros(len(t), len(self._simulation.panel.symbols) + 1, dtype=torch.float64)
+        weights[:, -1] = 1.0
+        wealth, peak = np.ones(len(t)), np.ones(len(t))
+        with torch.no_grad():
+            weights = self._decide(t, weights, wealth)
+        growths, turnover = [], torch.zeros(len(t), dtype=torch.float64)
+        for _ in range(self._agent.n_steps):
+            target = self._decide(t, weights, 1.0 - wealth / peak)
+            held = hold(self._market, weights, target, torch.from_numpy(t), n_sessions, SMOOTHING)
+            weights, turnover = held.weights, turnover + held.turnover / self._agent.n_steps
+            growths.append(held.growth.clamp(min=RUIN).log())
+            path = wealth[:, None] * np.exp(growths[-1].detach().numpy().cumsum(axis=1))
+            wealth, peak = path[:, -1], np.maximum(peak, path.max(axis=1))
+            t = t + n_sessions
+        return torch.cat(growths, dim=1), turnover
+
+    def _decide(self, t: NDArray[np.int64], weights: Tensor, drawdown: NDArray[np.float64]) -> Tensor:
+        """Target weights (n, N+1); the gradient takes the observed account as given."""
+        view = AccountView(weights.detach().numpy(), drawdown)
+        observation = torch.as_tensor(self._simulation.builder.observe(t, view))
+        actions = self.policy._predict(observation, deterministic=True)  # noqa: SLF001 - no public method takes tensors
+        return self._to_weights(actions, torch.from_numpy(t))
+
+    def _objective(self, log_growth: Tensor, turnover: Tensor) -> Tensor:
+        """Mean annual objective of the windows, less the penalties."""
+        agent, per_year = self._agent, self._simulation.panel.calendar.periods_per_year
+        reached = agent.objective_of(log_growth, per_year)
+        opening = torch.zeros(len(log_growth), 1, dtype=torch.float64)
+        drawdown = (
+            soft_drawdown(torch.cat([opening, log_growth.cumsum(dim=1)], dim=1)) if agent.drawdown_penalty else 0.0
+        )
+        traded = turnover * per_year / self._simulation.spec.rebal_freq
+        return (reached - agent.drawdown_penalty * drawdown - agent.turnover_penalty * traded).mean()
+
+
+def window_starts(simulation: PortfolioSimulation, n_steps: int) -> NDArray[np.int64]:
+    """First decisions of all windows of `n_steps` decisions that end within their stretch.
+
+    Raises:
+        ValueError: if no stretch is as long.
+    """
+    n_sessions = n_steps * simulation.spec.rebal_freq
+    starts = [np.arange(first, last - n_sessions + 1) for first, last in simulation.stretches]
+    if not sum(map(len, starts)):
+        raise ValueError(
+            f"a window of {n_steps} decisions takes {n_sessions} sessions, but no stretch of the training has so many "
+            f"after its first: {', '.join(f'{last - first}' for first, last in simulation.stretches)}; lower n_steps"
+        )
+    return np.concatenate(starts)
