@@ -9,6 +9,7 @@ from nvtrader_pipelines.policies.agents.a2c import A2cAgent
 from nvtrader_pipelines.policies.agents.ars import ArsAgent
 from nvtrader_pipelines.policies.agents.cma_es import CmaEsAgent
 from nvtrader_pipelines.policies.agents.crossq import CrossQAgent
+from nvtrader_pipelines.policies.agents.deeptrader import DeepTraderAgent
 from nvtrader_pipelines.policies.agents.dpo import DpoAgent
 from nvtrader_pipelines.policies.agents.dqn import DqnAgent, QrDqnAgent
 from nvtrader_pipelines.policies.agents.ensemble import EnsembleAgent
@@ -56,6 +57,7 @@ Agent = Annotated[
     | InvestorImitatorAgent
     | PathwiseAgent
     | EiieAgent
+    | DeepTraderAgent
     | EnsembleAgent
     | EqualWeight
     | BuyAndHold
@@ -79,6 +81,7 @@ __all__ = [
     "CrossQAgent",
     "CurvePoint",
     "DdpgAgent",
+    "DeepTraderAgent",
     "DpoAgent",
     "DqnAgent",
     "EiieAgent",

@@ -53,6 +53,7 @@ class Learner(BaseAgent):
     is_discrete: ClassVar[bool] = False  # chooses one of several portfolios
     has_critic: ClassVar[bool] = True
     min_seeds: ClassVar[int] = MIN_SEEDS
+    is_scores_mapper: ClassVar[bool] = False  # turns a backbone's scores of names into values of any of its actions
     caveat: ClassVar[str] = ""  # for readers of its policies' cards
     backbones: ClassVar[frozenset[str]]  # supported kinds
 
@@ -83,7 +84,7 @@ class Learner(BaseAgent):
                 f"{field}.backbone: the {backbone.kind} backbone needs the {suitable} observation, but "
                 f"environment.observation is {observation.kind}; choose {suitable}"
             )
-        if gives_name_scores and spec.environment.action.size(2).length != 3:
+        if gives_name_scores and not self.is_scores_mapper and spec.environment.action.size(2).length != 3:
             raise ValueError(
                 f"{field}.backbone: the {backbone.kind} backbone has one value for each name and one more, but the "
                 f"action {spec.environment.action.kind} takes others; choose simplex or residual"
@@ -192,7 +193,9 @@ class Learner(BaseAgent):
         """Build a network for inference, to load a fit's tensors into."""
         policy_class, policy_kwargs = self.policy(layout)
         inference_only = {"optimizer_class": _no_optimizer, "optimizer_kwargs": {}}
-        return policy_class(observation_space, action_space, self.schedule(), **{**policy_kwargs, **inference_only})
+        policy = policy_class(observation_space, action_space, self.schedule(), **{**policy_kwargs, **inference_only})
+        policy.set_training_mode(False)
+        return policy
 
     @abstractmethod
     def act(self, network: Any, observation: "Tensor", state: Any, *, with_estimates: bool = True) -> NetworkOutput:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from nvtrader_pipelines.envs.simulation import PortfolioSimulation
     from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
+    from nvtrader_pipelines.policies.pathwise.training import PathwiseTraining
 
 DIFFERENTIABLE = ("simplex", "residual", "levered_simplex", "long_short")  # actions
 
@@ -75,13 +76,17 @@ class PathwiseLearner(ActorLearner):
         """
         import torch
 
-        from nvtrader_pipelines.policies.pathwise.training import PathwiseTraining
-
         with torch.random.fork_rng(devices=[]):
-            training = PathwiseTraining(self, simulation, seed, hooks)
+            training = self.new_training(simulation, seed, hooks)
             while training.timesteps < self.total_timesteps:
                 training.update()
         return training.policy, training.log
+
+    def new_training(self, *arguments: Any) -> "PathwiseTraining":
+        """Begin or resume a training on a simulation, with a seed and hooks."""
+        from nvtrader_pipelines.policies.pathwise.training import PathwiseTraining
+
+        return PathwiseTraining(self, *arguments)
 
     def objective_of(self, log_growth: "Tensor", per_year: float) -> "Tensor":
         """Annual objective (n,) of windows, given the log growth (n, S) of their sessions."""

@@ -11,6 +11,7 @@ from nvtrader_pipelines.policies.backbones.eiie import EiieConvBackbone
 from nvtrader_pipelines.policies.backbones.forecasts import InvestorsBackbone, SarlLstmBackbone
 from nvtrader_pipelines.policies.backbones.patchtst import PatchTstBackbone
 from nvtrader_pipelines.policies.backbones.recurrent import RecurrentBackbone
+from nvtrader_pipelines.policies.backbones.sagcn import SagcnBackbone
 from nvtrader_pipelines.policies.backbones.shared_asset import SharedAssetBackbone
 from nvtrader_pipelines.policies.backbones.transformer import TransformerBackbone
 
@@ -23,7 +24,8 @@ Backbone = Annotated[
     | AutoencoderBackbone
     | SarlLstmBackbone
     | InvestorsBackbone
-    | EiieConvBackbone,
+    | EiieConvBackbone
+    | SagcnBackbone,
     Field(discriminator="kind"),
     Family("backbones"),
 ]
@@ -36,6 +38,7 @@ __all__ = [
     "MlpBackbone",
     "PatchTstBackbone",
     "RecurrentBackbone",
+    "SagcnBackbone",
     "SarlLstmBackbone",
     "SharedAssetBackbone",
     "TransformerBackbone",

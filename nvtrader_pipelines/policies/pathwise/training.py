@@ -133,8 +133,11 @@ class PathwiseTraining:
         """Target weights (n, N+1); the gradient takes the observed account as given."""
         view = AccountView(weights.detach().numpy(), drawdown)
         observation = torch.as_tensor(self._simulation.builder.observe(t, view))
-        actions = self.policy._predict(observation, deterministic=True)  # noqa: SLF001 - no public method takes tensors
-        return self._to_weights(actions, torch.from_numpy(t))
+        return self._to_weights(self._act(observation), torch.from_numpy(t))
+
+    def _act(self, observation: Tensor) -> Tensor:
+        """Raw actions (n, A) of observations (n, length)."""
+        return self.policy._predict(observation, deterministic=True)  # noqa: SLF001 - no public method takes tensors
 
     def _objective(self, log_growth: Tensor, turnover: Tensor) -> Tensor:
         """Mean annual objective of the windows, less the penalties."""
