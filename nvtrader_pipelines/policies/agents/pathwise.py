@@ -1,18 +1,16 @@
 """Learners that follow the gradient of what their weights earn, through the market itself."""
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveInt
 
 from nvtrader_pipelines.components.component import kind_of
-from nvtrader_pipelines.policies.agents.actor import ActorLearner
-from nvtrader_pipelines.policies.agents.learner import EVERY_BACKBONE
+from nvtrader_pipelines.policies.agents.pathwise_settings import PathwiseSettings
 from nvtrader_pipelines.policies.backbones import Backbone, EiieConvBackbone
 from nvtrader_pipelines.policies.fit import TrainingHooks
 
 if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
-    from torch import Tensor
 
     from nvtrader_pipelines.envs.simulation import PortfolioSimulation
     from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
@@ -21,23 +19,13 @@ if TYPE_CHECKING:
 DIFFERENTIABLE = ("simplex", "residual", "levered_simplex", "long_short")  # actions
 
 
-class PathwiseLearner(ActorLearner):
+class PathwiseLearner(PathwiseSettings):
     """Learner that differentiates the net growth of windows of training sessions in the actor's weights.
 
     The reward of a portfolio is a known function of weights, so its gradient needs neither a critic nor noise. Costs,
     drift and financing are those of the environment; its reward terms, `gamma` and terminations have no effect, and no
     episode of the training is recorded, since no environment is stepped.
     """
-
-    backbones: ClassVar[frozenset[str]] = EVERY_BACKBONE
-
-    total_timesteps: PositiveInt = 102_400  # decisions of all windows together; the last update is completed
-    n_envs: PositiveInt = 64  # windows per update
-    n_steps: Annotated[int, Field(ge=1, le=256)] = 8  # decisions of a window
-    max_grad_norm: PositiveFloat = 1.0
-    objective: Literal["log_growth", "sharpe"] = "log_growth"  # of a window, annual
-    drawdown_penalty: NonNegativeFloat = 0.0  # objective per unit of mean soft log drawdown
-    turnover_penalty: NonNegativeFloat = 0.0  # objective per unit of one-way turnover a year, beside its costs
 
     def require_experiment(self, spec: Any, field: str) -> None:
         """Require an action and costs with a gradient, and no pipeline within the training.
@@ -87,13 +75,6 @@ class PathwiseLearner(ActorLearner):
         from nvtrader_pipelines.policies.pathwise.training import PathwiseTraining
 
         return PathwiseTraining(self, *arguments)
-
-    def objective_of(self, log_growth: "Tensor", per_year: float) -> "Tensor":
-        """Annual objective (n,) of windows, given the log growth (n, S) of their sessions."""
-        if self.objective == "log_growth":
-            return log_growth.mean(dim=1) * per_year
-        returns = log_growth.exp() - 1.0
-        return returns.mean(dim=1) / (returns.var(dim=1) + 1e-8).sqrt() * per_year**0.5
 
 
 class PathwiseAgent(PathwiseLearner):

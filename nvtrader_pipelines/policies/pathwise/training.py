@@ -1,6 +1,6 @@
 """Training of an actor by the gradient of what its weights earn: through the market, without a critic or noise."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,12 +22,10 @@ from nvtrader_pipelines.policies.agents.checkpoints import (
     strip_prefix,
     unpack,
 )
+from nvtrader_pipelines.policies.agents.pathwise_settings import PathwiseSettings
 from nvtrader_pipelines.policies.fit import TrainingHooks
 from nvtrader_pipelines.policies.pathwise.action_maps import start_map
 from nvtrader_pipelines.policies.pathwise.transition import MarketTensors, hold, soft_drawdown
-
-if TYPE_CHECKING:
-    from nvtrader_pipelines.policies.agents.pathwise import PathwiseLearner
 
 STARTS = 0x70  # separates the random stream of the starts
 SMOOTHING = 1e-6  # of |dw| in the loss's costs
@@ -38,7 +36,7 @@ class PathwiseTraining:
     """State of a training between two updates: policy, optimizer and the random stream of the starts."""
 
     def __init__(
-        self, agent: "PathwiseLearner", simulation: PortfolioSimulation, seed: int, hooks: TrainingHooks
+        self, agent: PathwiseSettings, simulation: PortfolioSimulation, seed: int, hooks: TrainingHooks
     ) -> None:
         torch.manual_seed(seed)
         self.timesteps = 0
