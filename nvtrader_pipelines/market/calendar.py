@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -131,6 +131,16 @@ class TradingCalendar:
         hours = _hours(self.name)
         return dt.datetime.combine(session + dt.timedelta(days=hours.open_offset), hours.opens, self.time_zone)
 
+    def closes(self, sessions: NDArray[np.datetime64]) -> list[dt.datetime]:
+        """Return when each of some sessions ends, ascending; early closes as exchange_calendars has them."""
+        days = sessions.astype("datetime64[D]").tolist()
+        ends = {day: self.close(day) for day in days}
+        if self.name not in _HOURS or self.name == NEW_YORK.name:
+            exchange = _exchange(self.name, str(days[0]), str(days[-1]))
+            early = exchange.closes[exchange.closes.index.isin(exchange.early_closes)]
+            ends |= {day.date(): close.to_pydatetime() for day, close in early.items() if day.date() in ends}
+        return list(ends.values())
+
     def close(self, session: dt.date) -> dt.datetime:
         """Return when a session ends; early closes count as ordinary ones."""
         hours = _hours(self.name)
@@ -204,16 +214,19 @@ def _hours(name: str) -> _Hours:
         return _HOURS[name]
     years, counts = np.unique(_all_sessions(name).astype("datetime64[Y]").astype(int) + 1970, return_counts=True)
     counted = counts[(years >= max(_COUNTED_YEARS[0], years[0] + 1)) & (years <= _COUNTED_YEARS[1])]
+    exchange = _exchange(name, *(f"{_COUNTED_YEARS[1]}-{day}" for day in ("01-01", "12-31")))
+    opens, closes = exchange.open_times[-1][1], exchange.close_times[-1][1]
+    offsets = exchange.open_offset, exchange.close_offset
+    return _Hours(round(counted.mean()), exchange.tz.key, opens, closes, *offsets)
+
+
+def _exchange(name: str, first: str, last: str) -> Any:
+    """Calendar of exchange_calendars between two days."""
     import exchange_calendars  # half a second with pandas, and most commands do not need it
 
     with warnings.catch_warnings():  # exchange_calendars 4.13 still reads values in a way pandas 4 will change
         warnings.filterwarnings("ignore", message="Series.values returning", category=DeprecationWarning)
-        exchange = exchange_calendars.get_calendar(
-            name, start=f"{_COUNTED_YEARS[1]}-01-01", end=f"{_COUNTED_YEARS[1]}-12-31"
-        )
-    opens, closes = exchange.open_times[-1][1], exchange.close_times[-1][1]
-    offsets = exchange.open_offset, exchange.close_offset
-    return _Hours(round(counted.mean()), exchange.tz.key, opens, closes, *offsets)
+        return exchange_calendars.get_calendar(name, start=first, end=last)
 
 
 @cache

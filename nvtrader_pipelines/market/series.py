@@ -66,7 +66,7 @@ def as_of(
         series: rows of `silver.series`.
         sessions: (T,) days of the calendar, ascending.
         symbols: N names; values of others are left out.
-        calendar: calendar of the sessions, whose early closes count as ordinary ones.
+        calendar: calendar of the sessions.
     """
     known = _with_session(series, sessions, calendar).filter(pl.col("t") < len(sessions))
     last = known.sort("t", "moment", "published").unique(["field", "symbol", "t"], keep="last")
@@ -89,9 +89,11 @@ def as_of(
 def _with_session(series: pl.DataFrame, sessions: NDArray[np.datetime64], calendar: TradingCalendar) -> pl.DataFrame:
     """Add `moment`, the time or the end of the day of publication, and `t`, the session that first knows the value."""
     zone = calendar.time_zone.key
-    closes = pl.Series([calendar.close(day) for day in sessions.tolist()], dtype=pl.Datetime("us", zone))
+    has_times = series["published_at"].null_count() < len(series)
+    ends = calendar.closes(sessions) if has_times else [calendar.close(day) for day in sessions.tolist()]
+    closes = pl.Series([end.astimezone(dt.UTC) for end in ends], dtype=pl.Datetime("us", "UTC"))
     after_day = np.searchsorted(sessions, series["published"].to_numpy(), side="right")
-    at_close = closes.dt.convert_time_zone("UTC").search_sorted(series["published_at"], side="left")
+    at_close = closes.search_sorted(series["published_at"], side="left")
     end_of_day = pl.col("published").dt.offset_by("1d").cast(pl.Datetime("us")).dt.replace_time_zone(zone)
     return series.with_columns(
         moment=pl.coalesce("published_at", end_of_day.dt.convert_time_zone("UTC")),

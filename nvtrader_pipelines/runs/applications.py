@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import date
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 import polars as pl
@@ -13,10 +13,11 @@ from nvtrader_pipelines.market.sources.landing import LandingSource
 from nvtrader_pipelines.runs.market_state import deliver_prices, panel_sources
 from nvtrader_pipelines.runs.registration import fit_history, plan_problem
 from nvtrader_pipelines.storage.documents import merge_documents, read_document, validate_document
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import add_landing_source, read_market, store_experiment
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import SERIES
+from nvtrader_pipelines.storage.tables import DELIVERIES, SERIES
 
 App = Literal["stock", "portfolio", "crypto", "fundamentals", "paper"]
 PRESETS: dict[App, str] = {
@@ -45,6 +46,19 @@ def deliver_app_files(home: Home, app: App, files: Sequence[Path]) -> None:
         if _coins(home) is None:
             add_landing_source(home, COINS)
         deliver_prices(home, files, _coins(home) or COINS.name)
+
+
+def require_accepted(store: Store, files: Sequence[Path]) -> None:
+    """Raise if ingestion has refused one of the files, or one in a folder of them, whole.
+
+    Raises:
+        StorageError: with each reason.
+    """
+    names = {path.name for file in files for path in (file.iterdir() if file.is_dir() else [file])}
+    rows = store.tables.read(DELIVERIES, columns=["file", "reason"]).drop_nulls("reason")
+    refused = [f"{file}: {reason}" for file, reason in rows.iter_rows() if PurePosixPath(file).name in names]
+    if refused:
+        raise StorageError(f"no experiment ran, since files were refused: {'; '.join(refused)}")
 
 
 def app_source(store: Store, app: App) -> str:
@@ -106,10 +120,14 @@ def app_content(store: Store, app: App, timesteps: int | None = None) -> dict[st
     return content
 
 
-def last_month(store: Store) -> tuple[date, date]:
-    """First and last of the last 21 sessions of the market that `paper` trades."""
+def month_to_trade(store: Store) -> tuple[date | None, date]:
+    """First and last of the last 21 sessions of the market that `paper` trades.
+
+    An account that is open goes on from its last close, so that there is no first session.
+    """
     sessions = store.panels.read(MarketChoice(source=app_source(store, "paper"))).sessions[-PAPER_SESSIONS:]
-    return sessions[0].item(), sessions[-1].item()
+    first = None if store.book(PAPER_ACCOUNT).last() else sessions[0].item()
+    return first, sessions[-1].item()
 
 
 def _fundamentals(store: Store, symbols: Sequence[str]) -> list[dict[str, Any]]:

@@ -51,6 +51,12 @@ def test_value_is_known_from_first_session_after_its_publication(published, firs
     assert known(f"AAA,{published},7")[0] == [None] * first + [7.0] * (5 - first)
 
 
+@pytest.mark.parametrize(("published", "first"), [("2020-11-27T13:00", 0), ("2020-11-27T15:45", 1)])
+def test_value_published_after_an_early_close_is_known_at_the_next_one(published, first):
+    days = np.array(["2020-11-27", "2020-11-30"], dtype="datetime64[D]")  # the first ends at 13:00
+    assert known(f"AAA,{published},7", sessions=days)[0] == [None] * first + [7.0] * (2 - first)
+
+
 def test_time_is_compared_with_the_closes_of_the_calendar():
     days = np.arange("2020-01-30", "2020-02-02", dtype="datetime64[D]")
     coins = {"calendar": TradingCalendar("24/7"), "sessions": days}

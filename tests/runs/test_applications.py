@@ -7,7 +7,7 @@ from nvtrader_pipelines.runs.applications import (
     app_content,
     app_source,
     deliver_app_files,
-    last_month,
+    month_to_trade,
     store_app,
 )
 from nvtrader_pipelines.storage.errors import StorageError
@@ -60,7 +60,7 @@ def test_features_of_an_app_follow_from_what_the_market_has(store):
 
 
 def test_last_month_of_paper_is_the_last_21_sessions(store):
-    first, last = last_month(store)
+    first, last = month_to_trade(store)
     sessions = store.tables.read(RETURNS, {"source": ["landing"]})["session"].unique().sort()
     assert (first, last) == (sessions[-21], sessions[-1])
 

@@ -34,22 +34,28 @@ def list_(experiments: Experiments, form: Format, *, everything: bool) -> None:
 
 
 def run_experiments(
-    operations: Experiments, form: Format, *, experiments: Sequence[Any], yes: bool, judge: bool
+    operations: Experiments,
+    form: Format,
+    *,
+    experiments: Sequence[Any],
+    yes: bool,
+    judge: bool,
+    has_new_bars: bool = False,
 ) -> None:
     """Bring experiments up to date, write results and problems, and send notifications."""
     line = ["experiments", "run", *experiments] if experiments else ["materialize"]
     with notify_at_end(operations.store, shlex.join(["nvtrader", *line]), with_runs=True):
-        _run_experiments(operations, form, experiments, yes=yes, judge=judge)
+        _run_experiments(operations, form, experiments, yes=yes, judge=judge, has_new_bars=has_new_bars)
 
 
 def _run_experiments(
-    operations: Experiments, form: Format, experiments: Sequence[Any], *, yes: bool, judge: bool
+    operations: Experiments, form: Format, experiments: Sequence[Any], *, yes: bool, judge: bool, has_new_bars: bool
 ) -> None:
     from nvtrader_pipelines.runs.market_state import market_is_current
     from nvtrader_pipelines.runs.run_document import SummaryFigures, summary_rows
 
     store = operations.store
-    has_new_bars = not market_is_current(store)
+    has_new_bars = has_new_bars or not market_is_current(store)
     done, problems = operations.update(experiments, judge=judge, confirm=None if yes else confirm_long)
     if form is Format.TABLE:
         from nvtrader_pipelines.service.cli.pages.experiment_pages import print_results
@@ -99,10 +105,13 @@ def apps(
     **options: bool,
 ) -> None:
     """Run the experiment of an application; print the month that `paper` traded, and what comes next."""
+    from nvtrader_pipelines.runs.market_state import market_is_current
     from nvtrader_pipelines.service.cli.pages.experiment_pages import print_next_of_app
 
+    had_market = market_is_current(operations.store)
     name = operations.prepare_app(app, files, total_timesteps)
-    run_experiments(operations, form, experiments=(name,), **options)
+    has_new_bars = bool(files) or not had_market
+    run_experiments(operations, form, experiments=(name,), has_new_bars=has_new_bars, **options)
     month = operations.trade_month(name) if app == "paper" else None
     if form is Format.TABLE:
         print_next_of_app(name, month)

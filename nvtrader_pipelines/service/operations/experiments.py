@@ -250,20 +250,21 @@ class Experiments(Family):
 
     def prepare_app(self, app: "App", files: Sequence[Path], total_timesteps: int | None) -> str:
         """Ingest the files of an application, and write its experiment; return its name."""
-        from nvtrader_pipelines.runs.applications import deliver_app_files, store_app
+        from nvtrader_pipelines.runs.applications import deliver_app_files, require_accepted, store_app
 
         deliver_app_files(self.store.home, app, files)
         WholeHome(self.opened).ingest()
+        require_accepted(self.store, files)
         return store_app(self.store, app, total_timesteps)
 
     def trade_month(self, name: str) -> "AccountActivity":
-        """Replay the last month of an experiment's market on the account `paper-month`."""
+        """Replay the last month of an experiment's market on the account `paper-month`, or what is new since."""
         from nvtrader_pipelines.desk.account_access import add_simulated_account
-        from nvtrader_pipelines.runs.applications import PAPER_ACCOUNT, last_month
+        from nvtrader_pipelines.runs.applications import PAPER_ACCOUNT, month_to_trade
 
         add_simulated_account(self.store.home, PAPER_ACCOUNT)
         Policies(self.opened).activate(name, account=PAPER_ACCOUNT, reason="its last month on paper")
-        first, last = last_month(self.store)
+        first, last = month_to_trade(self.store)
         return Accounts(self.opened).trade(first=first, last=last, account=PAPER_ACCOUNT)
 
     @operation("nvtrader materialize ppo-growth ppo-cvar", is_long=True, command="materialize")

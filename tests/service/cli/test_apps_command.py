@@ -2,6 +2,7 @@
 
 import json
 
+import polars as pl
 import pytest
 
 from nvtrader_pipelines.storage.store import Store
@@ -20,10 +21,26 @@ def test_paper_trains_judges_and_replays_the_last_month(built_home, command, tmp
     account = json.loads(at_home("portfolio", "history", "--account", "paper-month", "--json").output)["activity"]
     assert (account["n_sessions"], account["plans"]) == (21, {"filled": 5})
     assert [policy.partition(" ")[0] for policy in account["policies"]] == ["paper-trading"]
+    prices = pl.read_csv(home.landing / "prices.csv")
+    more = prices.filter(pl.col("date") == prices["date"].max()).with_columns(date=pl.lit("2018-01-03"))
+    pl.concat([prices, more]).write_csv(tmp_path / "prices.csv")
+    later = at_home("apps", "paper", "--timesteps", "512", "--no-judge", "--files", str(tmp_path / "prices.csv"))
+    assert later.exit_code == 0, later.output
+    assert "1 file" in later.output
+    account = json.loads(at_home("portfolio", "history", "--account", "paper-month", "--json").output)["activity"]
+    assert account["n_sessions"] == 22
     again = at_home("apps", "paper", "--timesteps", "512", "--json")
     assert {row["experiment"] for row in json.loads(again.stdout)} == {"paper-trading"}
     keys = Store(home).ledger.runs()["partition_key"].to_list()
-    assert sum(key.startswith("paper-trading@") for key in keys) == 1
+    assert sum(key.startswith("paper-trading@") for key in keys) == 2
+
+
+def test_refused_file_is_named_and_trains_nothing(built_home, command, tmp_path):
+    home = copy_home(built_home, tmp_path / "home")
+    (tmp_path / "bad.csv").write_text("hello\n")
+    shown = command(home)("apps", "portfolio", "--files", str(tmp_path / "bad.csv"))
+    assert (shown.exit_code, "bad.csv" in shown.stderr) == (3, True)
+    assert not (home.experiments / "stock-portfolio.yaml").exists()
 
 
 def test_unknown_application_exits_with_2(built_home, command):
