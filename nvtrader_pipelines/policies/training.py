@@ -71,6 +71,7 @@ PRELOADED = (  # modules of the process that workers are forked from; `torch._dy
     "nvtrader_pipelines.policies.agents.grouped_training",
     "nvtrader_pipelines.policies.agents.rollouts",
     "nvtrader_pipelines.policies.networks.gaussian_policy",
+    "nvtrader_pipelines.policies.pathwise.grpo",
 )
 TrainingEvent = Stepped | Checkpointed | Finished
 

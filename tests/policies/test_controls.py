@@ -22,6 +22,7 @@ from nvtrader_pipelines.policies.agents import (
     CmaEsAgent,
     CrossQAgent,
     DdpgAgent,
+    DifferentiableGrpoAgent,
     DqnAgent,
     InvestorImitatorAgent,
     MaskablePpoAgent,
@@ -71,6 +72,7 @@ OTHERS = [
     SarlAgent(**{**OFF_POLICY, "learning_rate": 3e-3, "backbone": SarlLstmBackbone(hidden=(32,), epochs=1)}),
     *(member(**OFF_POLICY, learning_rate=3e-3) for member in (DqnAgent, QrDqnAgent)),
     MaskablePpoAgent(**{name: value for name, value in CLIPPED.items() if name != "log_std_init"}),
+    DifferentiableGrpoAgent(total_timesteps=51_200, learning_rate=1e-2, backbone=MlpBackbone(hidden=(32,))),
     InvestorImitatorAgent(
         total_timesteps=16_384,
         n_steps=16,

@@ -10,6 +10,7 @@ from nvtrader_pipelines.policies.agents.ars import ArsAgent
 from nvtrader_pipelines.policies.agents.cma_es import CmaEsAgent
 from nvtrader_pipelines.policies.agents.crossq import CrossQAgent
 from nvtrader_pipelines.policies.agents.deeptrader import DeepTraderAgent
+from nvtrader_pipelines.policies.agents.differentiable_grpo import DifferentiableGrpoAgent
 from nvtrader_pipelines.policies.agents.dpo import DpoAgent
 from nvtrader_pipelines.policies.agents.dqn import DqnAgent, QrDqnAgent
 from nvtrader_pipelines.policies.agents.ensemble import EnsembleAgent
@@ -58,6 +59,7 @@ Agent = Annotated[
     | PathwiseAgent
     | EiieAgent
     | DeepTraderAgent
+    | DifferentiableGrpoAgent
     | EnsembleAgent
     | EqualWeight
     | BuyAndHold
@@ -82,6 +84,7 @@ __all__ = [
     "CurvePoint",
     "DdpgAgent",
     "DeepTraderAgent",
+    "DifferentiableGrpoAgent",
     "DpoAgent",
     "DqnAgent",
     "EiieAgent",

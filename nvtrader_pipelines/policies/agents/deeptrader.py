@@ -57,7 +57,7 @@ class DeepTraderAgent(PathwiseLearner):
         return DeepTraderPolicy, {**arguments, "sizes": sizes}
 
     def new_training(self, *arguments: Any) -> "PathwiseTraining":
-        """Begin or resume a training of both units."""
+        """Begin a training of both units."""
         from nvtrader_pipelines.policies.pathwise.drawn_shares import DrawnShareTraining
 
         return DrawnShareTraining(self, *arguments, market_reward=self.market_reward)

@@ -13,6 +13,7 @@ from nvtrader_pipelines.policies.agents.a2c import A2cAgent
 from nvtrader_pipelines.policies.agents.ars import ArsAgent
 from nvtrader_pipelines.policies.agents.cma_es import CmaEsAgent
 from nvtrader_pipelines.policies.agents.crossq import CrossQAgent
+from nvtrader_pipelines.policies.agents.differentiable_grpo import DifferentiableGrpoAgent
 from nvtrader_pipelines.policies.agents.dqn import DqnAgent, QrDqnAgent
 from nvtrader_pipelines.policies.agents.grouped_ppo import GroupedPpoAgent
 from nvtrader_pipelines.policies.agents.investor_imitator import InvestorImitatorAgent
@@ -47,7 +48,8 @@ MemberAgent = Annotated[  # learners from nothing; a shared alias of the union w
     | MaskablePpoAgent
     | InvestorImitatorAgent
     | PathwiseAgent
-    | EiieAgent,
+    | EiieAgent
+    | DifferentiableGrpoAgent,
     Field(discriminator="kind"),
     Family("agents"),
 ]

@@ -1,11 +1,12 @@
-"""Learners that follow the gradient of what their weights earn, through the market itself."""
+"""Learners on the differentiable market, and those that follow the gradient of what their weights earn."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
 from nvtrader_pipelines.components.component import kind_of
-from nvtrader_pipelines.policies.agents.pathwise_settings import PathwiseSettings
+from nvtrader_pipelines.policies.agents.pathwise_settings import PathwiseSettings, WindowSettings
 from nvtrader_pipelines.policies.backbones import Backbone, EiieConvBackbone
 from nvtrader_pipelines.policies.fit import TrainingHooks
 
@@ -14,18 +15,19 @@ if TYPE_CHECKING:
 
     from nvtrader_pipelines.envs.simulation import PortfolioSimulation
     from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
-    from nvtrader_pipelines.policies.pathwise.training import PathwiseTraining
+    from nvtrader_pipelines.policies.pathwise.training import PathwiseTraining, WindowTraining
 
 DIFFERENTIABLE = ("simplex", "residual", "levered_simplex", "long_short")  # actions
 
 
-class PathwiseLearner(PathwiseSettings):
-    """Learner that differentiates the net growth of windows of training sessions in the actor's weights.
+class WindowLearner(WindowSettings):
+    """Learner on windows of training sessions that the differentiable market plays.
 
-    The reward of a portfolio is a known function of weights, so its gradient needs neither a critic nor noise. Costs,
-    drift and financing are those of the environment; its reward terms, `gamma` and terminations have no effect, and no
-    episode of the training is recorded, since no environment is stepped.
+    Costs, drift and financing are those of the environment; its reward terms, `gamma` and terminations have no effect,
+    and no episode of the training is recorded, since no environment is stepped.
     """
+
+    actions: ClassVar[tuple[str, ...]] = DIFFERENTIABLE  # supported kinds
 
     def require_experiment(self, spec: Any, field: str) -> None:
         """Require an action and costs with a gradient, and no pipeline within the training.
@@ -35,10 +37,15 @@ class PathwiseLearner(PathwiseSettings):
         """
         super().require_experiment(spec, field)
         kind, environment = kind_of(type(self)), spec.environment
-        if environment.action.kind not in DIFFERENTIABLE:
+        if environment.action.kind not in self.actions:
             raise ValueError(
-                f"environment.action: found {environment.action.kind}, but {kind} differentiates target weights; "
-                f"choose one of {', '.join(DIFFERENTIABLE)}"
+                f"environment.action: found {environment.action.kind}, but {kind} needs one of "
+                f"{', '.join(self.actions)}; change it or the agent"
+            )
+        if self.objective == "sharpe" and self.n_steps * environment.rebal_freq < 2:
+            raise ValueError(
+                f"{field}.objective: a Sharpe ratio needs windows of at least 2 sessions, but n_steps and "
+                "environment.rebal_freq are 1; raise one or choose log_growth"
             )
         unknown = [model.kind for model in environment.cost_models if not hasattr(model, "coefficients")]
         if environment.pipeline or unknown:
@@ -47,11 +54,6 @@ class PathwiseLearner(PathwiseSettings):
                 f"{field}: {kind} needs costs with `coefficients` and a training without pipeline, but {found}; "
                 "change it or the agent"
             )
-
-    @property
-    def n_portfolios(self) -> int:
-        """Number of windows per update."""
-        return self.n_envs
 
     def learn(
         self, simulation: "PortfolioSimulation", seed: int, hooks: TrainingHooks
@@ -66,12 +68,25 @@ class PathwiseLearner(PathwiseSettings):
 
         with torch.random.fork_rng(devices=[]):
             training = self.new_training(simulation, seed, hooks)
+            if hooks.resume_from is not None:
+                training.restore(hooks.resume_from)
             while training.timesteps < self.total_timesteps:
                 training.update()
         return training.policy, training.log
 
+    @abstractmethod
+    def new_training(self, *arguments: Any) -> "WindowTraining[Any]":
+        """Begin a training on a simulation, with a seed and hooks."""
+
+
+class PathwiseLearner(PathwiseSettings, WindowLearner):
+    """Learner that differentiates the net growth of windows in the actor's weights.
+
+    The reward of a portfolio is a known function of weights, so its gradient needs neither a critic nor noise.
+    """
+
     def new_training(self, *arguments: Any) -> "PathwiseTraining":
-        """Begin or resume a training on a simulation, with a seed and hooks."""
+        """Begin a training on a simulation, with a seed and hooks."""
         from nvtrader_pipelines.policies.pathwise.training import PathwiseTraining
 
         return PathwiseTraining(self, *arguments)

@@ -1,8 +1,8 @@
 """Recurrent network over the window's sessions."""
 
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from nvtrader_pipelines.envs.observations import ObservationLayout
 from nvtrader_pipelines.policies.backbones.window import WindowBackbone
@@ -21,9 +21,10 @@ class RecurrentBackbone(WindowBackbone):
     aliases: ClassVar[tuple[str, ...]] = ("RecurrentBackbone",)
     cell: Literal["gru", "lstm"] = "gru"
     hidden_size: PositiveInt = 32  # columns of the encoding
+    n_layers: Annotated[PositiveInt, Field(exclude_if=lambda n_layers: n_layers == 1)] = 1
 
     def encoder(self, layout: ObservationLayout) -> "RecurrentEncoder":
         """Build the untrained encoder with torch's generator."""
         from nvtrader_pipelines.policies.networks.recurrent_network import RecurrentEncoder
 
-        return RecurrentEncoder(layout, self.cell, self.hidden_size)
+        return RecurrentEncoder(layout, self.cell, self.hidden_size, self.n_layers)

@@ -27,7 +27,7 @@ def start_map(action: Action, panel: MarketPanel) -> TensorMap:
     eligible = torch.tensor(panel.eligible)
     match action:
         case SimplexAction():
-            return lambda actions, t: _with_cash(_shares(actions, action.bound)[:, :-1] * eligible[t])
+            return lambda actions, t: with_cash(_shares(actions, action.bound)[:, :-1] * eligible[t])
         case ResidualAction():
             return _residual_map(action, panel)
         case LeveredSimplexAction():
@@ -35,14 +35,14 @@ def start_map(action: Action, panel: MarketPanel) -> TensorMap:
             def levered(actions: Tensor, t: Tensor) -> Tensor:
                 leverage = actions[:, -1:].double().clamp(-action.bound, action.bound).sigmoid()
                 gross = action.base + (action.intraday_cap - action.base) * leverage
-                return _with_cash(gross * _shares(actions[:, :-1], action.bound) * eligible[t])
+                return with_cash(gross * _shares(actions[:, :-1], action.bound) * eligible[t])
 
             return levered
         case LongShortAction():
 
             def net(actions: Tensor, t: Tensor) -> Tensor:
                 long, short = _shares(actions, action.bound).chunk(2, dim=1)
-                return _with_cash(action.gross * (long - short) * eligible[t])
+                return with_cash(action.gross * (long - short) * eligible[t])
 
             return net
         case _:
@@ -61,7 +61,7 @@ def _residual_map(action: ResidualAction, panel: MarketPanel) -> TensorMap:
         factors = (tilts * actions.double().clamp(-action.bound, action.bound).tanh()).exp()
         names, exposure = factors[:, :-1] * anchor[t], anchor[t].sum(dim=1, keepdim=True) * factors[:, -1:]
         total = names.sum(dim=1, keepdim=True)
-        return _with_cash(names * exposure.clamp(max=1.0) / torch.where(total > 0.0, total, 1.0))
+        return with_cash(names * exposure.clamp(max=1.0) / torch.where(total > 0.0, total, 1.0))
 
     return residual
 
@@ -70,5 +70,6 @@ def _shares(actions: Tensor, bound: float) -> Tensor:
     return actions.double().clamp(-bound, bound).softmax(dim=1)
 
 
-def _with_cash(names: Tensor) -> Tensor:
+def with_cash(names: Tensor) -> Tensor:
+    """Append cash to weights of names (n, N), so that rows sum to 1."""
     return torch.cat([names, 1.0 - names.sum(dim=1, keepdim=True)], dim=1)

@@ -1,6 +1,7 @@
-"""Training of an actor by the gradient of what its weights earn: through the market, without a critic or noise."""
+"""Training of an actor on windows that the differentiable market plays, without a critic."""
 
-from typing import Any
+from abc import ABC, abstractmethod
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -22,22 +23,21 @@ from nvtrader_pipelines.policies.agents.checkpoints import (
     strip_prefix,
     unpack,
 )
-from nvtrader_pipelines.policies.agents.pathwise_settings import PathwiseSettings
+from nvtrader_pipelines.policies.agents.pathwise_settings import PathwiseSettings, WindowSettings
 from nvtrader_pipelines.policies.fit import TrainingHooks
 from nvtrader_pipelines.policies.pathwise.action_maps import start_map
 from nvtrader_pipelines.policies.pathwise.transition import MarketTensors, hold, soft_drawdown
 
+SettingsT = TypeVar("SettingsT", bound=WindowSettings)
 STARTS = 0x70  # separates the random stream of the starts
 SMOOTHING = 1e-6  # of |dw| in the loss's costs
 RUIN = 1e-6  # least growth of a session whose logarithm the loss takes
 
 
-class PathwiseTraining:
-    """State of a training between two updates: policy, optimizer and the random stream of the starts."""
+class WindowTraining(ABC, Generic[SettingsT]):
+    """State of a training between two updates: networks, optimizers and the random stream of the starts."""
 
-    def __init__(
-        self, agent: PathwiseSettings, simulation: PortfolioSimulation, seed: int, hooks: TrainingHooks
-    ) -> None:
+    def __init__(self, agent: SettingsT, simulation: PortfolioSimulation, seed: int, hooks: TrainingHooks) -> None:
         torch.manual_seed(seed)
         self.timesteps = 0
         self.log = TrainingLog(hooks, simulation, agent.total_timesteps, seed)
@@ -50,60 +50,74 @@ class PathwiseTraining:
         self._to_weights = start_map(simulation.spec.action, simulation.panel)
         self._starts = window_starts(simulation, agent.n_steps)
         self._generator = np.random.default_rng([seed, STARTS])
-        if hooks.resume_from is not None:
-            self._restore(hooks.resume_from)
+        self._networks: dict[str, nn.Module] = {"policy": self.policy}  # of a checkpoint
+        self._optimizers: dict[str, torch.optim.Optimizer] = {"optimizer": self.policy.optimizer}
 
     def update(self) -> None:
-        """Play one batch of windows and move the policy up the gradient of its objective."""
+        """Play one batch of windows and train on it."""
         agent, policy = self._agent, self.policy
         self.log.start_rollout(self.timesteps, self.save)
         remaining = 1.0 - self.timesteps / agent.total_timesteps
-        for group in policy.optimizer.param_groups:
-            group["lr"] = agent.schedule()(remaining)
         policy.set_training_mode(True)
-        log_growth, turnover = self._play(self._generator.choice(self._starts, agent.n_envs))
-        loss = -self._objective(log_growth, turnover)
-        policy.optimizer.zero_grad()
-        loss.backward()
+        log_growth, turnover = self._play(self._draw_starts())
+        scalars = self._loss(log_growth, turnover)
+        policy.zero_grad()
+        scalars["loss"].backward()
         norm = nn.utils.clip_grad_norm_(policy.parameters(), agent.max_grad_norm)
-        policy.optimizer.step()
+        for optimizer in self._optimizers.values():
+            for group in optimizer.param_groups:
+                group["lr"] = agent.schedule()(remaining) * group.get("lr_scale", 1.0)
+            optimizer.step()
         self.log.add_reward(float(log_growth.detach().sum(dim=1).mean()) / agent.n_steps)
-        scalars = {"loss": loss, "grad_norm": norm, "turnover": turnover.mean()}
-        for name, value in scalars.items():
+        for name, value in {**scalars, "grad_norm": norm, "turnover": turnover.mean()}.items():
             self.log.logger.record_mean(f"train/{name}", float(value.detach()))
-        self.timesteps += agent.n_envs * agent.n_steps
+        self.timesteps += agent.n_portfolios * agent.n_steps
         self.log.end_rollout(self.timesteps)
 
     def save(self) -> bytes:
         """Return a checkpoint; an update depends on no account of the one before."""
         log_arrays, log_facts = self.log.state()
-        optimizer_tensors, optimizer_numbers = optimizer_state(self.policy.optimizer)
-        arrays = {
-            **add_prefix("policy", self.policy.state_dict()),
-            **add_prefix("optimizer", optimizer_tensors),
-            **add_prefix("log", log_arrays),
-            "torch_random": torch.get_rng_state(),
-        }
+        states = {name: optimizer_state(optimizer) for name, optimizer in self._optimizers.items()}
+        arrays = {**add_prefix("log", log_arrays), "torch_random": torch.get_rng_state()}
+        for name, network in self._networks.items():
+            arrays |= add_prefix(name, network.state_dict())
+        for name, (tensors, _) in states.items():
+            arrays |= add_prefix(name, tensors)
         facts: dict[str, Any] = {
             "algorithm": kind_of(type(self._agent)),
             "timesteps": self.timesteps,
-            "optimizer": optimizer_numbers,
+            "optimizers": {name: numbers for name, (_, numbers) in states.items()},
             "log": log_facts,
             "generator": self._generator.bit_generator.state,
         }
         return pack(arrays, facts)
 
-    def _restore(self, content: bytes) -> None:
+    def restore(self, content: bytes) -> None:
+        """Bring a new training into a saved state.
+
+        Raises:
+            CheckpointError: if the checkpoint is damaged or of another training, which is then unusable.
+        """
         arrays, facts = unpack(content)
         with checkpoint_errors():
             if facts["algorithm"] != kind_of(type(self._agent)):
                 raise ValueError(f"its algorithm is {facts['algorithm']}, not {kind_of(type(self._agent))}")
             self.log.restore(numpy_arrays(arrays, "log"), facts["log"])
-            self.policy.load_state_dict(strip_prefix("policy", arrays))
-            restore_optimizer(self.policy.optimizer, strip_prefix("optimizer", arrays), facts["optimizer"])
+            for name, network in self._networks.items():
+                network.load_state_dict(strip_prefix(name, arrays))
+            for name, optimizer in self._optimizers.items():
+                restore_optimizer(optimizer, strip_prefix(name, arrays), facts["optimizers"][name])
             self.timesteps = facts["timesteps"]
             self._generator.bit_generator.state = facts["generator"]
             torch.set_rng_state(arrays["torch_random"])
+
+    @abstractmethod
+    def _draw_starts(self) -> NDArray[np.int64]:
+        """First decisions (n,) of the windows of an update."""
+
+    @abstractmethod
+    def _loss(self, log_growth: Tensor, turnover: Tensor) -> dict[str, Tensor]:
+        """Loss of the windows that `_play` returned, and further scalars to record."""
 
     def _play(self, starts: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Decide `n_steps` times from each start; return log growth (n, S) of sessions, and turnover (n,) of decisions.
@@ -118,7 +132,7 @@ class PathwiseTraining:
             weights = self._decide(t, weights, wealth)
         growths, turnover = [], torch.zeros(len(t), dtype=torch.float64)
         for _ in range(self._agent.n_steps):
-            target = self._decide(t, weights, 1.0 - wealth / peak)
+            target = self._explore(t, weights, 1.0 - wealth / peak)
             held = hold(self._market, weights, target, torch.from_numpy(t), n_sessions, SMOOTHING)
             weights, turnover = held.weights, turnover + held.turnover / self._agent.n_steps
             growths.append(held.growth.clamp(min=RUIN).log())
@@ -127,26 +141,46 @@ class PathwiseTraining:
             t = t + n_sessions
         return torch.cat(growths, dim=1), turnover
 
-    def _decide(self, t: NDArray[np.int64], weights: Tensor, drawdown: NDArray[np.float64]) -> Tensor:
-        """Target weights (n, N+1); the gradient takes the observed account as given."""
+    def _observe(self, t: NDArray[np.int64], weights: Tensor, drawdown: NDArray[np.float64]) -> Tensor:
+        """Observations (n, length); the gradient takes the observed account as given."""
         view = AccountView(weights.detach().numpy(), drawdown)
-        observation = torch.as_tensor(self._simulation.builder.observe(t, view))
-        return self._to_weights(self._act(observation), torch.from_numpy(t))
+        return torch.as_tensor(self._simulation.builder.observe(t, view))
+
+    def _decide(self, t: NDArray[np.int64], weights: Tensor, drawdown: NDArray[np.float64]) -> Tensor:
+        """Target weights (n, N+1) of the policy."""
+        return self._to_weights(self._act(self._observe(t, weights, drawdown)), torch.from_numpy(t))
 
     def _act(self, observation: Tensor) -> Tensor:
         """Raw actions (n, A) of observations (n, length)."""
         return self.policy._predict(observation, deterministic=True)  # noqa: SLF001 - no public method takes tensors
 
+    def _explore(self, t: NDArray[np.int64], weights: Tensor, drawdown: NDArray[np.float64]) -> Tensor:
+        """Target weights (n, N+1) within a window; by default those of `_decide`."""
+        return self._decide(t, weights, drawdown)
+
+    def _objectives(self, log_growth: Tensor, drawdown_penalty: float) -> Tensor:
+        """Annual objective (n,) of windows, less the penalty for drawdowns."""
+        objective = self._agent.objective_of(log_growth, self._simulation.panel.calendar.periods_per_year)
+        if not drawdown_penalty:
+            return objective
+        opening = torch.zeros(len(log_growth), 1, dtype=torch.float64)
+        return objective - drawdown_penalty * soft_drawdown(torch.cat([opening, log_growth.cumsum(dim=1)], dim=1))
+
+
+class PathwiseTraining(WindowTraining[PathwiseSettings]):
+    """Training by the gradient of what the weights earn, without noise."""
+
+    def _draw_starts(self) -> NDArray[np.int64]:
+        return self._generator.choice(self._starts, self._agent.n_envs)
+
+    def _loss(self, log_growth: Tensor, turnover: Tensor) -> dict[str, Tensor]:
+        return {"loss": -self._objective(log_growth, turnover)}
+
     def _objective(self, log_growth: Tensor, turnover: Tensor) -> Tensor:
         """Mean annual objective of the windows, less the penalties."""
-        agent, per_year = self._agent, self._simulation.panel.calendar.periods_per_year
-        reached = agent.objective_of(log_growth, per_year)
-        opening = torch.zeros(len(log_growth), 1, dtype=torch.float64)
-        drawdown = (
-            soft_drawdown(torch.cat([opening, log_growth.cumsum(dim=1)], dim=1)) if agent.drawdown_penalty else 0.0
-        )
-        traded = turnover * per_year / self._simulation.spec.rebal_freq
-        return (reached - agent.drawdown_penalty * drawdown - agent.turnover_penalty * traded).mean()
+        traded = turnover * self._simulation.panel.calendar.periods_per_year / self._simulation.spec.rebal_freq
+        objectives = self._objectives(log_growth, self._agent.drawdown_penalty)
+        return (objectives - self._agent.turnover_penalty * traded).mean()
 
 
 def window_starts(simulation: PortfolioSimulation, n_steps: int) -> NDArray[np.int64]:
