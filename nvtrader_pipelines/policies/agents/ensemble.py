@@ -13,6 +13,7 @@ from nvtrader_pipelines.policies.agents.a2c import A2cAgent
 from nvtrader_pipelines.policies.agents.ars import ArsAgent
 from nvtrader_pipelines.policies.agents.cma_es import CmaEsAgent
 from nvtrader_pipelines.policies.agents.crossq import CrossQAgent
+from nvtrader_pipelines.policies.agents.deeptrader import DeepTraderAgent
 from nvtrader_pipelines.policies.agents.differentiable_grpo import DifferentiableGrpoAgent
 from nvtrader_pipelines.policies.agents.dqn import DqnAgent, QrDqnAgent
 from nvtrader_pipelines.policies.agents.grouped_ppo import GroupedPpoAgent
@@ -49,6 +50,7 @@ MemberAgent = Annotated[  # learners from nothing; a shared alias of the union w
     | InvestorImitatorAgent
     | PathwiseAgent
     | EiieAgent
+    | DeepTraderAgent
     | DifferentiableGrpoAgent,
     Field(discriminator="kind"),
     Family("agents"),
