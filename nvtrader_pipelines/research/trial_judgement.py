@@ -120,7 +120,7 @@ def _fold_policy(plan: RunPlan, fold: Fold, seed: int) -> tuple[Policy, bytes]:
     archive = write_archive(card, fit.tensors)
     pipeline, thresholds = plan.spec.pipeline, Thresholds()
     if pipeline.timing.needs_fit:
-        thresholds = fit_thresholds(plan, {(fold.index, seed): archive}, {fold.index: seed}, fold)
+        thresholds = fit_thresholds(plan, {(fold.index, seed): archive}, {fold.index: {seed: 1.0}}, fold)
     policy = open_policy(card, fit.tensors, plan.panel)
     if isinstance(policy, LearnedPolicy):
         policy = policy.without_estimates
