@@ -129,7 +129,7 @@ class WindowTraining(ABC, Generic[SettingsT]):
         weights[:, -1] = 1.0
         wealth, peak = np.ones(len(t)), np.ones(len(t))
         with torch.no_grad():
-            weights = self._decide(t, weights, wealth)
+            weights = self._decide(t, weights, 1.0 - wealth / peak)
         growths, turnover = [], torch.zeros(len(t), dtype=torch.float64)
         for _ in range(self._agent.n_steps):
             target = self._explore(t, weights, 1.0 - wealth / peak)
