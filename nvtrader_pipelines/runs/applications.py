@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from datetime import date
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
@@ -19,22 +19,14 @@ from nvtrader_pipelines.storage.specs import add_landing_source, read_market, st
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import DELIVERIES, SERIES
 
-App = Literal["stock", "portfolio", "crypto", "fundamentals", "paper"]
-PRESETS: dict[App, str] = {
-    "stock": "stock-trading",
-    "portfolio": "stock-portfolio",
-    "crypto": "multi-crypto",
-    "fundamentals": "fundamentals",
-    "paper": "paper-trading",
-}
 COINS = LandingSource(name="coins", calendar="24/7")
 OF_RANGES = {"cci", "dx"}  # features that need highs and lows
 PAPER_ACCOUNT = "paper-month"
 PAPER_SESSIONS = 21
-_FOLDER = Path(__file__).with_name("presets")
+_FOLDER = Path(__file__).with_name("presets")  # a file for each application
 
 
-def deliver_app_files(home: Home, app: App, files: Sequence[Path]) -> None:
+def deliver_app_files(home: Home, app: str, files: Sequence[Path]) -> None:
     """Copy files to where the application's source reads them; coins get a source that never closes if there is none.
 
     Raises:
@@ -61,7 +53,7 @@ def require_accepted(store: Store, files: Sequence[Path]) -> None:
         raise StorageError(f"no experiment ran, since files were refused: {'; '.join(refused)}")
 
 
-def app_source(store: Store, app: App) -> str:
+def app_source(store: Store, app: str) -> str:
     """Source of an application: of coins the first that never closes, else `landing` where it has prices, or `sample`.
 
     Raises:
@@ -84,7 +76,7 @@ def _coins(home: Home) -> str | None:
     return next(names, None)
 
 
-def store_app(store: Store, app: App, timesteps: int | None = None) -> str:
+def store_app(store: Store, app: str, timesteps: int | None = None) -> str:
     """Write the experiment of an application, which replaces that of an earlier call; return its name.
 
     Raises:
@@ -97,7 +89,7 @@ def store_app(store: Store, app: App, timesteps: int | None = None) -> str:
     return store_experiment(store.home, spec).name
 
 
-def app_content(store: Store, app: App, timesteps: int | None = None) -> dict[str, Any]:
+def app_content(store: Store, app: str, timesteps: int | None = None) -> dict[str, Any]:
     """Content of an application's experiment: its preset, over what fits the history of its market.
 
     Raises:
@@ -105,7 +97,7 @@ def app_content(store: Store, app: App, timesteps: int | None = None) -> dict[st
         ValueError: if there is no source of coins or no fundamental, or the market is too short.
     """
     source = app_source(store, app)
-    preset = read_document(_FOLDER / f"{PRESETS[app]}.yaml")
+    preset = read_document(_FOLDER / f"{app}.yaml")
     content = merge_documents(fit_history(store, source), preset)
     panel = store.panels.read(MarketChoice(source=source))
     features = [] if app != "fundamentals" else _fundamentals(store, panel.symbols)

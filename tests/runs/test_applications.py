@@ -1,15 +1,17 @@
+from typing import get_args
+
 import pytest
 
 from nvtrader_pipelines.market.calendar import TradingCalendar
 from nvtrader_pipelines.orchestration.materialize import update_market
 from nvtrader_pipelines.runs.applications import (
-    PRESETS,
     app_content,
     app_source,
     deliver_app_files,
     month_to_trade,
     store_app,
 )
+from nvtrader_pipelines.service.operations.arguments import App
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import create_home
 from nvtrader_pipelines.storage.specs import read_experiment, read_market
@@ -18,6 +20,7 @@ from nvtrader_pipelines.storage.tables import RETURNS
 from tests.markets import synthetic_bars
 
 pytestmark = pytest.mark.slow
+APPS = get_args(get_args(App)[0])
 SERIES = "symbol,published,field,value\nAAA,2015-02-03,pe,20\nBBB,2015-02-03,pe,10\nCCC,2015-02-03,pe,5\n"
 
 
@@ -40,19 +43,19 @@ def test_coins_get_a_source_that_never_closes_and_the_market_file_keeps_its_text
     assert store.home.market_file.read_text().startswith("# ours\n")
     assert read_market(store.home).calendars.of("coins").never_closes
     assert (store.home.landing / "coins" / "coins.csv").is_file()
-    assert [app_source(store, app) for app in PRESETS] == ["landing", "landing", "coins", "landing", "landing"]
+    assert [app_source(store, app) for app in APPS] == ["landing", "landing", "coins", "landing", "landing"]
 
 
-@pytest.mark.parametrize("app", PRESETS)
+@pytest.mark.parametrize("app", APPS)
 def test_app_is_stored_as_an_experiment_that_fits_its_market(store, app):
     name = store_app(store, app, 2048)
-    spec = read_experiment(store.home.experiments / f"{PRESETS[app]}.yaml")
+    spec = read_experiment(store.home.experiments / f"{name}.yaml")
     assert (spec.name, spec.splitter.test_months) == (name, 4)
     assert {spec.agent_of(seed).total_timesteps for seed in spec.seeds} == {2048}
 
 
 def test_features_of_an_app_follow_from_what_the_market_has(store):
-    kinds = {app: [one["kind"] for one in app_content(store, app)["market"].get("features", [])] for app in PRESETS}
+    kinds = {app: [one["kind"] for one in app_content(store, app)["market"].get("features", [])] for app in APPS}
     assert kinds["fundamentals"] == ["fundamental"]
     assert {"cci", "dx", "turbulence", "adjusted_close"} <= {*kinds["stock"]}
     coins = app_content(store, "crypto")

@@ -8,13 +8,14 @@ from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.launching import launch
 from nvtrader_pipelines.research.search_settings import LaunchSettings
 from nvtrader_pipelines.research.session_store import unused_note
-from nvtrader_pipelines.runs.applications import App, store_app
+from nvtrader_pipelines.runs.applications import store_app
 from nvtrader_pipelines.runs.experiment_document import read_named_experiment
 from nvtrader_pipelines.runs.market_state import panel_sources
 from nvtrader_pipelines.runs.registration import plan_problem, register_experiments, store_manual_experiment
 from nvtrader_pipelines.runs.run_queries import find_run_by_name
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.problems import refusing
+from nvtrader_pipelines.service.operations.arguments import App
 from nvtrader_pipelines.storage.errors import ConflictError, NotFoundError
 
 

@@ -1,7 +1,7 @@
 """Parameters that several operations have, each with the text that every door shows."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -30,6 +30,9 @@ Symbols = Annotated[
     tuple[Annotated[str, Field(min_length=1, max_length=32)], ...],
     Field(max_length=1000, description="Symbols, separated by commas or blanks; default: all."),
 ]
+App = Annotated[
+    Literal["stock", "portfolio", "crypto", "fundamentals", "paper"], Field(description="Application.")
+]  # each with a file in `runs/presets`
 OUTPUT = Flags(("--output", "-o"))
 Picture = Annotated[
     str | Path | None, Field(description="Picture to write, .png or .svg; default: in warehouse/pictures."), OUTPUT

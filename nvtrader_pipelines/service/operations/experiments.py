@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from pydantic import Field
 
 from nvtrader_pipelines.service.operations.accounts import Accounts
-from nvtrader_pipelines.service.operations.arguments import Judge, Symbols, Yes
+from nvtrader_pipelines.service.operations.arguments import App, Judge, Symbols, Yes
 from nvtrader_pipelines.service.operations.home import WholeHome
 from nvtrader_pipelines.service.operations.operation import AT_LEAST_ONE, Family, Flags, operation
 from nvtrader_pipelines.service.operations.policies import Policies
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.desk.account_activity import AccountActivity
     from nvtrader_pipelines.experiments.spec import ExperimentSpec
     from nvtrader_pipelines.orchestration.materialize import Confirm
-    from nvtrader_pipelines.runs.applications import App
     from nvtrader_pipelines.runs.experiment_document import (
         ArchivedExperiments,
         ExperimentDocument,
@@ -216,9 +215,7 @@ class Experiments(Family):
     )
     def apps(
         self,
-        app: Annotated[
-            Literal["stock", "portfolio", "crypto", "fundamentals", "paper"], Field(description="Application.")
-        ],
+        app: App,
         *,
         files: Annotated[
             tuple[Path, ...],
@@ -248,7 +245,7 @@ class Experiments(Family):
             self.trade_month(name)
         return rows
 
-    def prepare_app(self, app: "App", files: Sequence[Path], total_timesteps: int | None) -> str:
+    def prepare_app(self, app: App, files: Sequence[Path], total_timesteps: int | None) -> str:
         """Ingest the files of an application, and write its experiment; return its name."""
         from nvtrader_pipelines.runs.applications import deliver_app_files, require_accepted, store_app
 

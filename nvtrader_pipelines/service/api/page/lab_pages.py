@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from contextlib import suppress
 from importlib.metadata import version
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from fastapi import Path, Query, Request
 from pydantic import Field, JsonValue
@@ -20,7 +20,7 @@ from nvtrader_pipelines.promotion.policy_cards import find_policy
 from nvtrader_pipelines.research.journal import TrialJudged
 from nvtrader_pipelines.research.recorded_session import read_session
 from nvtrader_pipelines.research.study import drawn_knobs, is_finished, study_figures
-from nvtrader_pipelines.runs.applications import PRESETS, App, app_content
+from nvtrader_pipelines.runs.applications import app_content
 from nvtrader_pipelines.runs.drafts import CheckedDraft, check_draft, format_draft
 from nvtrader_pipelines.runs.experiment_list import list_experiments
 from nvtrader_pipelines.runs.registration import fit_history
@@ -38,7 +38,7 @@ from nvtrader_pipelines.service.api.page.routes import PLOTLY, POLICY
 from nvtrader_pipelines.service.api.problems import refusing
 from nvtrader_pipelines.service.documents.catalogue import json_schema_of
 from nvtrader_pipelines.service.documents.component_pages import documented_families
-from nvtrader_pipelines.service.operations.arguments import RunName
+from nvtrader_pipelines.service.operations.arguments import App, RunName
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.documents import MAX_BYTES, parse_document
 from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
@@ -146,7 +146,7 @@ def show_builder(shared: Shared, like: Text = "", app: App | None = None) -> Res
         draft=draft,
         schema=json_schema_of("experiment"),
         like=like,
-        apps=PRESETS,
+        apps=get_args(get_args(App)[0]),
         app=app,
         groups=GROUPS,
     )
