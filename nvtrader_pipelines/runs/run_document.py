@@ -1,7 +1,6 @@
 """Documents of runs: ledger row, spec, policies, events and verdict; and their list."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,8 +12,14 @@ from nvtrader_pipelines.evaluation.account_statistics import Leverage
 from nvtrader_pipelines.evaluation.guard_telemetry import GuardTelemetry
 from nvtrader_pipelines.evaluation.session_windows import WINDOW_DISTRIBUTION
 from nvtrader_pipelines.evaluation.short_samples import mask_short
-from nvtrader_pipelines.experiments.progress import SHARPE_OF_SEED, WEIGHT_OF_SEED
 from nvtrader_pipelines.runs.annotations import Annotation, read_annotation
+from nvtrader_pipelines.runs.run_choices import (
+    ChosenSeed,
+    WeightedSeeds,
+    describe_choices,
+    read_choices,
+    read_seed_weights,
+)
 from nvtrader_pipelines.runs.run_queries import (
     KEYS,
     LISTED_RUNS,
@@ -67,24 +72,6 @@ class ShownRun(LedgerRun):
     """Run of the ledger, with the status of deleted runs."""
 
     status: RunStatus | Literal["deleted"]  # pyright: ignore[reportIncompatibleVariableOverride]
-
-
-class ChosenSeed(Document):
-    """Seed that trades in a fold, chosen by the design `best_of_n`."""
-
-    fold: int
-    seed: int
-    agent: str  # kind of the agent that trained it
-    sharpe: dict[int, float]  # validation Sharpe ratio by seed
-
-
-class WeightedSeeds(Document):
-    """Seeds that trade together in a fold, weighted by the design `meta_ensemble`."""
-
-    fold: int
-    weights: dict[int, float]  # by seed, sum to 1
-    agents: dict[int, str]  # kind of the agent that trained it, by seed
-    sharpe: dict[int, float]  # validation Sharpe ratio by seed
 
 
 class RunDocument(Document):
@@ -174,14 +161,16 @@ def run_document(store: Store, run: LedgerRun) -> RunDocument:
     figures, events = verdict_rows(store, run.run_id), store.ledger.events(run.run_id)
     spec = version_content(store.ledger, run.partition_key)
     agents = agents_by_seed(spec)
+    choices, seed_weights = read_choices(events, agents), read_seed_weights(events, agents)
+    traded = describe_choices(choices, seed_weights)
     return RunDocument(
-        verdict=run_verdict(store, run, figures),
+        verdict="; ".join([run_verdict(store, run, figures), *([traded] if traded else [])]),
         run=ShownRun.model_validate({**dict(run), "status": run.shown_status}),
         annotation=read_annotation(store, run.run_id),
         spec=spec,
         policies=rows_of(PolicyFile, store.ledger.policies(run.run_id)),
-        choices=read_choices(events, agents),
-        seed_weights=read_seed_weights(events, agents),
+        choices=choices,
+        seed_weights=seed_weights,
         figures=rows_of(Figures, with_openings(store, figures)),
         leverage=read_leverage(store, run),
         guards=read_guard_telemetry(store, run),
@@ -189,40 +178,3 @@ def run_document(store: Store, run: LedgerRun) -> RunDocument:
         views=tuple(run_views(run.run_id)) if completed and not run.deleted_at else (),
         warnings=tuple(warning for warnings in completed for warning in warnings),
     )
-
-
-def read_choices(events: pl.DataFrame, agents: Mapping[int, str]) -> tuple[ChosenSeed, ...]:
-    """Read the chosen seeds from the events of their choice; a run that was resumed has chosen again."""
-    return tuple(
-        ChosenSeed(fold=fold, seed=seed, agent=agents[seed], sharpe=_by_seed(metrics, SHARPE_OF_SEED))
-        for fold, seed, metrics in _validations(events)
-        if seed is not None
-    )
-
-
-def read_seed_weights(events: pl.DataFrame, agents: Mapping[int, str]) -> tuple[WeightedSeeds, ...]:
-    """Read the weights of seeds from the events of their validation, the last of each fold."""
-    return tuple(
-        WeightedSeeds(
-            fold=fold,
-            weights=weights,
-            agents={seed: agents[seed] for seed in weights},
-            sharpe=_by_seed(metrics, SHARPE_OF_SEED),
-        )
-        for fold, _, metrics in _validations(events)
-        if (weights := _by_seed(metrics, WEIGHT_OF_SEED))
-    )
-
-
-def _validations(events: pl.DataFrame) -> list[tuple[int, int | None, dict[str, float]]]:
-    """Fold, seed that trades alone, and metrics of the last validation of each fold, by fold."""
-    last = {}
-    for fold, seed, content in events.filter(stage="evaluate.step").select("fold", "seed", "metrics").iter_rows():
-        metrics = json.loads(content or "{}")
-        if _by_seed(metrics, SHARPE_OF_SEED):
-            last[fold] = (fold, seed, metrics)
-    return [last[fold] for fold in sorted(last)]
-
-
-def _by_seed(metrics: Mapping[str, float], prefix: str) -> dict[int, float]:
-    return {int(name.removeprefix(prefix)): value for name, value in metrics.items() if name.startswith(prefix)}

@@ -67,6 +67,7 @@ class Entrant:
     run_id: str | None = None
     training_seconds: float | None = None  # None: unknown
     warnings: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()  # who trades in each fold by validation and why, in words
     lookback: int = 1  # sessions that a decision of its rule or pipeline is made from
     untimed_twin: UntimedTwin | None = None  # None where its timing is constant
 

@@ -21,6 +21,7 @@ from nvtrader_pipelines.experiments.entrant_specs import (
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.policies.sb3_limits import MAX_BYTES
 from nvtrader_pipelines.policies.weights_table import WeightsTable
+from nvtrader_pipelines.runs.run_choices import read_choice_messages
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.scoreboard.entrants import Entrant, baseline_entrant, run_entrant, sb3_entrant, weights_entrant
 from nvtrader_pipelines.storage.errors import StorageError
@@ -76,6 +77,7 @@ class _EntrantReader:
             run_id=sealed.run_id,
             training_seconds=training_seconds(self.store.ledger, sealed.run_id),
             warnings=sealed.warnings,
+            choices=read_choice_messages(self.store.ledger.events(sealed.run_id)) if sealed.seed_weights else (),
         )
 
     def from_file(self, path: Path) -> Entrant:

@@ -164,6 +164,7 @@ class Scorecard(ScorecardPart):
     stress: tuple[StressResult, ...] = ()
     timing: TimingEffect | None = Field(default=None, exclude_if=operator.not_)  # null where the timing is constant
     warnings: tuple[str, ...] = ()
+    choices: tuple[str, ...] = Field(default=(), exclude_if=operator.not_)  # who trades in each fold by validation, why
     refusal: str = ""  # reason for not scoring it
     code_version: str
     measured: Measurements
@@ -227,7 +228,7 @@ class Scorecard(ScorecardPart):
             "latency_seconds": self.measured.latency_seconds,
             "peak_memory_bytes": self.measured.peak_memory_bytes,
             "warnings": list(self.warnings),
-            "note": self.refusal or inference.note or None,
+            "note": self.refusal or "; ".join(filter(None, (inference.note, *self.choices))) or None,
             "digest": self.digest,
             "code_version": self.code_version,
             "judged_at": self.measured.judged_at,

@@ -25,6 +25,8 @@ def markdown(card: Scorecard) -> str:
         *_timing_section(card),
     ]
     parts += [*_stress_section(card), _data_section(card)]
+    chosen = ["## Choices by validation\n\n" + "\n".join(f"- {choice}" for choice in card.choices)]
+    parts += chosen if card.choices else []
     warned = [f"- {warning}" for warning in card.warnings] or ["none"]
     return (
         "\n\n".join(

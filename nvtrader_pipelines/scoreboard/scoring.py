@@ -275,6 +275,7 @@ def _build_card(contest: Contest, run: ContestRun, row: Mapping[str, object], ju
         openings=run.openings,
         timing=timing_effect(run),
         warnings=tuple(dict.fromkeys((*_warnings(contest, run), *entrant.warnings))),
+        choices=entrant.choices,
         measured=Measurements(
             judged_at=judged_at,
             judging_seconds=run.seconds,

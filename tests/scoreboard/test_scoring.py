@@ -117,6 +117,16 @@ def test_information_ratio_is_against_best_baseline_of_contest(runs, cards):
     )
 
 
+def test_choices_of_seeds_are_on_card_page_and_row(runs):
+    contest, (baseline, _, half, _) = runs
+    chosen = replace(half, entrant=replace(half.entrant, choices=("fold 0: seed 1 (a2c)",)))
+    cards = score_runs(contest, [baseline, chosen], TRIALS, {}, AT)
+    assert [card.choices for card in cards] == [(), ("fold 0: seed 1 (a2c)",)]
+    assert cards[1].row()["note"].endswith("fold 0: seed 1 (a2c)")
+    assert "## Choices by validation\n\n- fold 0: seed 1 (a2c)\n" in markdown(cards[1])
+    assert "Choices" not in markdown(cards[0])
+
+
 def residual_of(runs, name, best):
     residual = residual_returns(returns(runs, name), returns(runs, best))
     return residual, float(sharpe_ratios(residual[:, None])[0])

@@ -28,7 +28,7 @@ _CONTEST = TableSchema(
     Column("kind", pl.String, "run, weights, sb3 or baseline; null if the file cannot be read"),
     Column("run_id", pl.String, "run that was scored; null for other kinds"),
     Column("judged_at", UTC_TIME, "when it was scored"),
-    Column("note", pl.String, "why the rank or a figure is missing"),
+    Column("note", pl.String, "why the rank or a figure is missing, and who trades in each fold by validation"),
 )
 _RESULTS = TableSchema(
     EVALUATION.only("sharpe", "sharpe_low", "sharpe_high"),

@@ -1,9 +1,7 @@
 """Pages of runs: the list, a run, its figures, and comparisons."""
 
 import json
-from collections import Counter
 from collections.abc import Collection, Mapping
-from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -88,7 +86,7 @@ def print_run(document: RunDocument, details: Collection[str] = ()) -> None:
     """Print a run: verdict, facts and figures, with `spec`, `files` and `events` among the details."""
     run = document.run.model_dump(mode="json")
     wide_console().print(f"{document.verdict}\n", style="bold")
-    _print_facts({**{name: run[name] for name in RUN_FACTS}, **exposure_facts(document), **choice_facts(document)})
+    _print_facts({**{name: run[name] for name in RUN_FACTS}, **exposure_facts(document)})
     _print_facts({name: value or None for name, value in document.annotation if name != "run_id"})
     if "spec" in details:
         print_part("spec", _spec_rows(document.spec), "")
@@ -109,22 +107,6 @@ def print_run(document: RunDocument, details: Collection[str] = ()) -> None:
     hidden = [f"--{name}" for name in RUN_DETAILS if name not in details]
     if hidden:
         print_line(f"more: {', '.join(hidden)}", "dim")
-
-
-def choice_facts(document: RunDocument) -> dict[str, str]:
-    """Fact on the seeds that a run has chosen or weighted by their validation Sharpe ratios, if it has."""
-    if weighted := document.seed_weights:
-        means = ", ".join(
-            f"seed {seed} ({agent}) {fmean(fold.weights[seed] for fold in weighted):.2f}"
-            for seed, agent in weighted[0].agents.items()
-        )
-        return {"weights": f"{means} on average over the folds"}
-    folds = Counter(f"seed {choice.seed} ({choice.agent})" for choice in document.choices)
-    return (
-        {"chosen": ", ".join(f"{name} in {n} fold{'s' if n > 1 else ''}" for name, n in folds.most_common())}
-        if folds
-        else {}
-    )
 
 
 def exposure_facts(document: RunDocument) -> dict[str, str]:
