@@ -71,6 +71,7 @@ def _print_contest(rows: pl.DataFrame, contest: str) -> None:
         [i for i, kind in enumerate(rows["kind"]) if kind != "baseline"],
     )
     print_table(table, f"contest {name}: {source} ({calendar}), {first} to {last} ({n_sessions} sessions), {contest}")
+    print_sentences(rows.filter(pl.col("kind") != "baseline").select("entrant", "note").iter_rows())
     if note := short_note([n_sessions]):
         print_line(note, "dim")
 
