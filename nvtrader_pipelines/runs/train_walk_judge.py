@@ -12,6 +12,7 @@ from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.runtime import RunSteps, Runtime
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.experiments.stress_run import StressRun, standard_stress_test, stressed_accounts
+from nvtrader_pipelines.policies.acceleration import keep_compiled
 from nvtrader_pipelines.policies.archive import read_card
 from nvtrader_pipelines.policies.learned import require_same_market
 from nvtrader_pipelines.runs.lifecycle import Launch, now, record_run
@@ -32,6 +33,7 @@ def train_run(store: Store, plan: RunPlan, launch: Launch, tracker: Tracker | No
 
     Every point of the learning curves is in the file of the run, and tracked, while it trains.
     """
+    keep_compiled(store.home.compiled)
     training = _runtime(store, plan, launch, tracker=tracker).train()
     steps = _record_policies(store, plan, _log_curves(store, plan, training, tracker))
     return record_run(store, launch.row(plan), steps, closes=False)

@@ -72,6 +72,7 @@ class Home:
     comparison_picture = _Place("warehouse/pictures/runs.png")  # of the runs compared last
     training_curves = _Place("warehouse/training_curves")  # a file per run that grows while it trains
     scorecards = _Place("warehouse/scorecards")  # in a folder per entrant, and the list of entrants last scored
+    compiled = _Place("warehouse/compiled")  # code that PyTorch compiled for trainings
     judgements = _Place("warehouse/judgements")  # backtests and stress tests by digest
     report = _Place("warehouse/report.html")  # verdict, scoreboard and tear sheets, a single HTML file
     exports = _Place("exports")  # files that queries and exports write

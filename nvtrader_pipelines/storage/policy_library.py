@@ -17,6 +17,8 @@ import polars as pl
 
 from nvtrader_pipelines.experiments.recorded_folds import recorded_fold_numbers
 from nvtrader_pipelines.experiments.sealed_run import SealedRun, fold_and_seed
+from nvtrader_pipelines.policies.acceleration import describe_acceleration
+from nvtrader_pipelines.policies.agents.pathwise import WindowLearner
 from nvtrader_pipelines.policies.archive import PolicyArchiveError, read_archive, read_card
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
@@ -93,6 +95,8 @@ class PolicyLibrary:
             raise StorageError(f"{folder} lacks {', '.join(missing)}; train the experiment again")
         policies = {name: _sha256((folder / name).read_bytes()) for name in names}
         processor = processor_name()
+        if isinstance(plan.spec.agent, WindowLearner) and (acceleration := describe_acceleration()):
+            processor = f"{processor}, {acceleration}"
         with contextlib.suppress(StorageError):  # not sealed yet
             before = self.read_sealed(plan.spec.partition_key, plan.run_id)
             processor = before.processor if before.policies == policies else processor

@@ -72,7 +72,7 @@ class WindowLearner(WindowSettings):
                 training.restore(hooks.resume_from)
             while training.timesteps < self.total_timesteps:
                 training.update()
-        return training.policy, training.log
+        return training.policy.cpu(), training.log
 
     @abstractmethod
     def new_training(self, *arguments: Any) -> "WindowTraining[Any]":

@@ -79,7 +79,7 @@ class DeepTraderExtractor(WindowScoresExtractor):
         """Log weights, shifted up to the bound: names not selected have 0 but for exp(-2 bound) of the largest."""
         scores = self.assets(self.returns(observation)).sigmoid()
         share = share.detach().clamp(0.0, MAX_SHARE)[:, None]
-        shorts = self._log_weights(-scores) if self._has_shorts else torch.zeros(len(scores), 1)
+        shorts = self._log_weights(-scores) if self._has_shorts else scores.new_zeros(len(scores), 1)
         logs = torch.cat([share.log() + self._log_weights(scores), (1.0 - share).log() + shorts], dim=1)
         highest = logs.detach().amax(dim=1, keepdim=True)
         return (logs - highest + WITHIN_BOUND * self._bound).clamp(min=-self._bound)

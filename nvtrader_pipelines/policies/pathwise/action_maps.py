@@ -18,18 +18,18 @@ TensorMap = Callable[[Tensor, Tensor], Tensor]  # raw actions (n, A) and session
 MAPPED = (SimplexAction, ResidualAction, LeveredSimplexAction, LongShortAction)
 
 
-def start_map(action: Action, panel: MarketPanel) -> TensorMap:
-    """Return the map of an action for one panel, differentiable in the raw actions, float64.
+def start_map(action: Action, panel: MarketPanel, device: torch.device | None = None) -> TensorMap:
+    """Return the map of an action for one panel on a device, differentiable in the raw actions, float64.
 
     Raises:
         ValueError: if the action has no such map.
     """
-    eligible = torch.tensor(panel.eligible)
+    eligible = torch.tensor(panel.eligible, device=device)
     match action:
         case SimplexAction():
             return lambda actions, t: with_cash(_shares(actions, action.bound)[:, :-1] * eligible[t])
         case ResidualAction():
-            return _residual_map(action, panel)
+            return _residual_map(action, panel, device)
         case LeveredSimplexAction():
 
             def levered(actions: Tensor, t: Tensor) -> Tensor:
@@ -52,9 +52,9 @@ def start_map(action: Action, panel: MarketPanel) -> TensorMap:
             )
 
 
-def _residual_map(action: ResidualAction, panel: MarketPanel) -> TensorMap:
-    anchor = torch.tensor(action.anchor.weights(panel)[:, :-1])
-    tilts = torch.full((len(panel.symbols) + 1,), action.tilt, dtype=torch.float64)
+def _residual_map(action: ResidualAction, panel: MarketPanel, device: torch.device | None) -> TensorMap:
+    anchor = torch.tensor(action.anchor.weights(panel)[:, :-1], device=device)
+    tilts = torch.full((len(panel.symbols) + 1,), action.tilt, dtype=torch.float64, device=device)
     tilts[-1] = action.exposure_tilt
 
     def residual(actions: Tensor, t: Tensor) -> Tensor:

@@ -13,23 +13,24 @@ from nvtrader_pipelines.policies.pathwise.training import PathwiseTraining
 class DrawnShareTraining(PathwiseTraining):
     """Training whose policy draws a share of long positions at every decision of a window."""
 
+    n_compared = 2  # windows, the fewest whose rewards can be standardized
+
     def __init__(self, *arguments: Any, market_reward: str) -> None:
         super().__init__(*arguments)
-        self._market_reward, self._log_probs = market_reward, []
+        self._market_reward = market_reward
 
     @override
     def _act(self, observation: Tensor) -> Tensor:
         extractor = self.policy.mlp_extractor
         assert isinstance(extractor, DeepTraderExtractor)
         actions, log_prob = extractor.draw(observation)
-        self._log_probs.append(log_prob)  # that of the opening has no gradient
+        self._draws.append(log_prob)  # that of the opening has no gradient
         return actions
 
     @override
     def _objective(self, log_growth: Tensor, turnover: Tensor) -> Tensor:
         """Mean annual objective of the windows, less the penalties, and REINFORCE's surrogate of the market unit."""
-        log_prob = torch.stack(self._log_probs).sum(dim=0)
-        self._log_probs.clear()
+        log_prob = torch.stack(self._draws).sum(dim=0)
         rewards = window_rewards(log_growth.detach(), self._market_reward)
         return super()._objective(log_growth, turnover) + reinforce(log_prob, rewards)
 

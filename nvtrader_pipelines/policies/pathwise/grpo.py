@@ -32,8 +32,8 @@ class GrpoTraining(WindowTraining[GrpoSettings]):
         self._reference.set_training_mode(False)
         self._networks["reference"] = self._reference
         self._optimizers = _optimizers(self.policy, agent)
-        self._eligible = torch.tensor(simulation.panel.eligible)
-        self._draws: list[Tensor] = []  # (3, n) of each decision: log-probability, entropy, divergence
+        self._eligible = torch.tensor(simulation.panel.eligible, device=self._device)
+        self.n_compared = agent.group_size
 
     def update(self) -> None:
         """Play groups from common starts, train on them and let the reference follow."""
@@ -52,12 +52,11 @@ class GrpoTraining(WindowTraining[GrpoSettings]):
         drawn = distribution.rsample() if self._agent.pathwise_weight else distribution.sample()
         divergence = kl_divergence(distribution, self._reference.distribution(observation))
         self._draws.append(torch.stack([distribution.log_prob(drawn.detach()), distribution.entropy(), divergence]))
-        return with_cash(drawn[:, :-1] * self._eligible[t])
+        return with_cash(drawn[:, :-1] * self._eligible[self._sessions(t)])
 
     def _loss(self, log_growth: Tensor, turnover: Tensor) -> dict[str, Tensor]:  # noqa: ARG002 - costs are in growth
         agent = self._agent
-        draws = torch.stack(self._draws)  # (n_steps, 3, n)
-        self._draws.clear()
+        draws = torch.stack(self._draws)  # (n_steps, 3, n): log-probability, entropy, divergence
         entropy, divergence = draws[:, 1:].mean(dim=(0, 2))
         risk = log_growth.square().mean(dim=1) * self._simulation.panel.calendar.periods_per_year
         objective = self._objectives(log_growth, agent.drawdown_lambda) - agent.risk_aversion * risk
@@ -75,7 +74,7 @@ class GrpoTraining(WindowTraining[GrpoSettings]):
 def group_advantages(outcomes: Tensor, group_size: int) -> Tensor:
     """GRPO's advantages (n,) of outcomes (n,), each group being `group_size` neighbors."""
     rewards, none = outcomes[:, None], torch.zeros_like(outcomes)
-    groups = torch.arange(len(outcomes)) // group_size
+    groups = torch.arange(len(outcomes), device=outcomes.device) // group_size
     episodes = Episodes(rewards, torch.ones_like(rewards), groups, values=none[:, None], final_values=none)
     return GrpoAdvantage().estimate(episodes, gamma=0.0).advantages[:, 0]
 

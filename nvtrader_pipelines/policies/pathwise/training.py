@@ -12,6 +12,7 @@ from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
+from nvtrader_pipelines.policies.acceleration import DEVICE, accelerated, training_device
 from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 from nvtrader_pipelines.policies.agents.checkpoints import (
     add_prefix,
@@ -26,7 +27,7 @@ from nvtrader_pipelines.policies.agents.checkpoints import (
 from nvtrader_pipelines.policies.agents.pathwise_settings import PathwiseSettings, WindowSettings
 from nvtrader_pipelines.policies.fit import TrainingHooks
 from nvtrader_pipelines.policies.pathwise.action_maps import start_map
-from nvtrader_pipelines.policies.pathwise.transition import MarketTensors, hold, soft_drawdown
+from nvtrader_pipelines.policies.pathwise.transition import MarketTensors, hold_unchecked, soft_drawdown
 
 SettingsT = TypeVar("SettingsT", bound=WindowSettings)
 STARTS = 0x70  # separates the random stream of the starts
@@ -37,19 +38,24 @@ RUIN = 1e-6  # least growth of a session whose logarithm the loss takes
 class WindowTraining(ABC, Generic[SettingsT]):
     """State of a training between two updates: networks, optimizers and the random stream of the starts."""
 
+    n_compared: int = 1  # neighboring windows that the loss compares
+
     def __init__(self, agent: SettingsT, simulation: PortfolioSimulation, seed: int, hooks: TrainingHooks) -> None:
         torch.manual_seed(seed)
-        self.timesteps = 0
+        self.timesteps, self._device = 0, training_device()
         self.log = TrainingLog(hooks, simulation, agent.total_timesteps, seed)
         policy_class, policy_kwargs = agent.policy(simulation.builder.layout)
         spaces = observation_space(simulation), action_space(simulation)
         self.policy = policy_class(*spaces, agent.schedule(), **policy_kwargs)
         agent.prepare(self.policy, simulation, seed, hooks.start)
+        self.policy.to(self._device)
         self._agent, self._simulation = agent, simulation
-        self._market = MarketTensors.of(simulation.panel, simulation.spec)
-        self._to_weights = start_map(simulation.spec.action, simulation.panel)
+        self._market = MarketTensors.of(simulation.panel, simulation.spec).to(self._device)
+        self._to_weights = start_map(simulation.spec.action, simulation.panel, self._device)
+        self._hold = accelerated(hold_unchecked)
         self._starts = window_starts(simulation, agent.n_steps)
-        self._generator = np.random.default_rng([seed, STARTS])
+        self._generator, self._n_parts = np.random.default_rng([seed, STARTS]), 1
+        self._draws: list[Tensor] = []  # of decisions, in the windows that are played, where actions are drawn
         self._networks: dict[str, nn.Module] = {"policy": self.policy}  # of a checkpoint
         self._optimizers: dict[str, torch.optim.Optimizer] = {"optimizer": self.policy.optimizer}
 
@@ -59,18 +65,15 @@ class WindowTraining(ABC, Generic[SettingsT]):
         self.log.start_rollout(self.timesteps, self.save)
         remaining = 1.0 - self.timesteps / agent.total_timesteps
         policy.set_training_mode(True)
-        log_growth, turnover = self._play(self._draw_starts())
-        scalars = self._loss(log_growth, turnover)
-        policy.zero_grad()
-        scalars["loss"].backward()
+        scalars = self._add_gradients(self._draw_starts())
         norm = nn.utils.clip_grad_norm_(policy.parameters(), agent.max_grad_norm)
         for optimizer in self._optimizers.values():
             for group in optimizer.param_groups:
                 group["lr"] = agent.schedule()(remaining) * group.get("lr_scale", 1.0)
             optimizer.step()
-        self.log.add_reward(float(log_growth.detach().sum(dim=1).mean()) / agent.n_steps)
-        for name, value in {**scalars, "grad_norm": norm, "turnover": turnover.mean()}.items():
-            self.log.logger.record_mean(f"train/{name}", float(value.detach()))
+        self.log.add_reward(scalars.pop("log_growth") / agent.n_steps)
+        for name, value in {**scalars, "grad_norm": float(norm)}.items():
+            self.log.logger.record_mean(f"train/{name}", value)
         self.timesteps += agent.n_portfolios * agent.n_steps
         self.log.end_rollout(self.timesteps)
 
@@ -79,6 +82,8 @@ class WindowTraining(ABC, Generic[SettingsT]):
         log_arrays, log_facts = self.log.state()
         states = {name: optimizer_state(optimizer) for name, optimizer in self._optimizers.items()}
         arrays = {**add_prefix("log", log_arrays), "torch_random": torch.get_rng_state()}
+        if self._device.type == "cuda":
+            arrays["gpu_random"] = torch.cuda.get_rng_state(self._device)
         for name, network in self._networks.items():
             arrays |= add_prefix(name, network.state_dict())
         for name, (tensors, _) in states.items():
@@ -110,6 +115,43 @@ class WindowTraining(ABC, Generic[SettingsT]):
             self.timesteps = facts["timesteps"]
             self._generator.bit_generator.state = facts["generator"]
             torch.set_rng_state(arrays["torch_random"])
+            if self._device.type == "cuda":
+                torch.cuda.set_rng_state(arrays["gpu_random"], self._device)
+
+    def _add_gradients(self, starts: NDArray[np.int64]) -> dict[str, float]:
+        """Play windows and add up the gradients of their loss, in as few parts as the memory holds; return scalars.
+
+        What is compared stays in one part, so that parts change results by rounding only, and by other draws.
+
+        Raises:
+            ValueError: if the smallest part is too large for the memory.
+        """
+        compared = starts.reshape(-1, self.n_compared) if len(starts) % self.n_compared == 0 else starts[None]
+        while True:
+            self.policy.zero_grad()
+            scalars: dict[str, float] = {}
+            try:
+                for part in np.array_split(compared, self._n_parts):
+                    for name, value in self._train_on(part.ravel(), part.size / starts.size).items():
+                        scalars[name] = scalars.get(name, 0.0) + value
+            except torch.OutOfMemoryError as error:
+                if self._n_parts >= len(compared):
+                    raise ValueError(
+                        f"{compared.shape[1]} windows of {self._agent.n_steps} decisions are too many for the memory "
+                        f"of the GPU: {str(error).partition('.')[0]}; set ${DEVICE} to cpu, or choose a smaller network"
+                    ) from error
+                self._n_parts = min(2 * self._n_parts, len(compared))
+            else:
+                return scalars
+
+    def _train_on(self, starts: NDArray[np.int64], share: float) -> dict[str, float]:
+        """Add the gradient of the loss of windows that are a share of an update; return scalars times the share."""
+        self._draws.clear()
+        log_growth, turnover = self._play(starts)
+        scalars = self._loss(log_growth, turnover)
+        (share * scalars["loss"]).backward()
+        scalars |= {"turnover": turnover.mean(), "log_growth": log_growth.sum(dim=1).mean()}
+        return {name: share * float(value.detach()) for name, value in scalars.items()}
 
     @abstractmethod
     def _draw_starts(self) -> NDArray[np.int64]:
@@ -125,30 +167,35 @@ class WindowTraining(ABC, Generic[SettingsT]):
         Accounts begin with what the policy would hold from cash, so that no window pays for a first purchase.
         """
         n_sessions, t = self._simulation.spec.rebal_freq, starts.copy()
-        weights = torch.zeros(len(t), len(self._simulation.panel.symbols) + 1, dtype=torch.float64)
+        width = len(self._simulation.panel.symbols) + 1
+        weights = torch.zeros(len(t), width, dtype=torch.float64, device=self._device)
         weights[:, -1] = 1.0
         wealth, peak = np.ones(len(t)), np.ones(len(t))
         with torch.no_grad():
             weights = self._decide(t, weights, 1.0 - wealth / peak)
-        growths, turnover = [], torch.zeros(len(t), dtype=torch.float64)
+        growths, turnover = [], torch.zeros(len(t), dtype=torch.float64, device=self._device)
         for _ in range(self._agent.n_steps):
             target = self._explore(t, weights, 1.0 - wealth / peak)
-            held = hold(self._market, weights, target, torch.from_numpy(t), n_sessions, SMOOTHING)
+            held = self._hold(self._market, weights, target, self._sessions(t), n_sessions, SMOOTHING)
             weights, turnover = held.weights, turnover + held.turnover / self._agent.n_steps
             growths.append(held.growth.clamp(min=RUIN).log())
-            path = wealth[:, None] * np.exp(growths[-1].detach().numpy().cumsum(axis=1))
+            path = wealth[:, None] * np.exp(growths[-1].detach().cpu().numpy().cumsum(axis=1))
             wealth, peak = path[:, -1], np.maximum(peak, path.max(axis=1))
             t = t + n_sessions
         return torch.cat(growths, dim=1), turnover
 
     def _observe(self, t: NDArray[np.int64], weights: Tensor, drawdown: NDArray[np.float64]) -> Tensor:
         """Observations (n, length); the gradient takes the observed account as given."""
-        view = AccountView(weights.detach().numpy(), drawdown)
-        return torch.as_tensor(self._simulation.builder.observe(t, view))
+        view = AccountView(weights.detach().cpu().numpy(), drawdown)
+        return torch.as_tensor(self._simulation.builder.observe(t, view), device=self._device)
+
+    def _sessions(self, t: NDArray[np.int64]) -> Tensor:
+        """Sessions (n,) on the device."""
+        return torch.from_numpy(t).to(self._device)
 
     def _decide(self, t: NDArray[np.int64], weights: Tensor, drawdown: NDArray[np.float64]) -> Tensor:
         """Target weights (n, N+1) of the policy."""
-        return self._to_weights(self._act(self._observe(t, weights, drawdown)), torch.from_numpy(t))
+        return self._to_weights(self._act(self._observe(t, weights, drawdown)), self._sessions(t))
 
     def _act(self, observation: Tensor) -> Tensor:
         """Raw actions (n, A) of observations (n, length)."""
@@ -163,7 +210,7 @@ class WindowTraining(ABC, Generic[SettingsT]):
         objective = self._agent.objective_of(log_growth, self._simulation.panel.calendar.periods_per_year)
         if not drawdown_penalty:
             return objective
-        opening = torch.zeros(len(log_growth), 1, dtype=torch.float64)
+        opening = log_growth.new_zeros(len(log_growth), 1)
         return objective - drawdown_penalty * soft_drawdown(torch.cat([opening, log_growth.cumsum(dim=1)], dim=1))
 
 

@@ -13,7 +13,7 @@ a cost cut at 1 and through ruin.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import torch
@@ -57,6 +57,11 @@ class MarketTensors:
             fill_cap=math.inf if legs.fill == "next_open" else legs.close_cap,
         )
 
+    def to(self, device: torch.device) -> Self:
+        """Return the tensors on a device."""
+        moved = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **moved)
+
     def cost(self, trades: Tensor, at: Tensor, smoothing: float) -> Tensor:
         """Cost (n,), at most 1, of changes of the names' weights (n, N) at sessions (n,)."""
         size = smooth_abs(trades, smoothing)
@@ -98,6 +103,13 @@ def hold(
             f"1 or more sessions after each decision must be in the panel of {n_panel}, but {n_sessions} after "
             f"sessions {int(decided_at.min())} to {int(decided_at.max())} are not; decide earlier"
         )
+    return hold_unchecked(market, weights, target, decided_at, n_sessions, smoothing)
+
+
+def hold_unchecked(
+    market: MarketTensors, weights: Tensor, target: Tensor, decided_at: Tensor, n_sessions: int, smoothing: float
+) -> Holding:
+    """Do as `hold` for sessions that are known to be in the panel: without a look at values, a GPU need not wait."""
     filled_at, path = decided_at + market.fill_lag, []
     drifted, growth = _drift(market, weights, BEFORE_FILL, decided_at + 1)
     held, trades = _trade(market, drifted, target, growth > 0.0, filled_at)
