@@ -56,6 +56,7 @@ def accelerated(function: Callable[..., Any]) -> Callable[..., Any]:
     if not _compiles():
         return function
     import torch
+    from torch._dynamo.exc import TorchDynamoException
 
     call = torch.compile(function)
 
@@ -63,7 +64,7 @@ def accelerated(function: Callable[..., Any]) -> Callable[..., Any]:
         nonlocal call
         try:
             return call(*arguments)
-        except torch._dynamo.exc.TorchDynamoException as error:  # noqa: SLF001 - has no public name
+        except TorchDynamoException as error:
             if call is function:
                 raise
             reason = str(error).strip().partition("\n")[0]
