@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 SHIPPED_FILES = (  # below `data/`; pyproject.toml puts the same files into the wheel
     "market.yaml",
     "experiments/cufolio.yaml",
+    "experiments/pathwise.yaml",
     "experiments/ppo-cvar.yaml",
     "experiments/ppo-growth.yaml",
     "experiments/ppo-residual.yaml",

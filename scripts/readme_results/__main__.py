@@ -10,7 +10,10 @@ from scripts.readme_results.results import Results, read_results
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS, README, PAGE = ROOT / "benchmarks" / "results.json", ROOT / "README.md", ROOT / "docs" / "results.md"
-BESIDE = (("ppo-cvar", "ppo-growth"),)  # they differ only in the risk terms of the reward
+BESIDE = (  # they differ only in the risk terms of the reward, and in the agent
+    ("ppo-cvar", "ppo-growth"),
+    ("pathwise", "ppo-residual"),
+)
 
 
 def main(home: str | None = None) -> None:

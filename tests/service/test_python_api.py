@@ -94,6 +94,7 @@ def test_created_home_is_opened_again_only_with_exist_ok(tmp_path):
     created = Pipeline.create(tmp_path / "new")
     assert {path.stem for path in created.home.experiments.iterdir()} == {
         "cufolio",
+        "pathwise",
         "ppo-cvar",
         "ppo-growth",
         "ppo-residual",

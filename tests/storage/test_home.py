@@ -56,7 +56,7 @@ def test_created_home_holds_shipped_files_and_valid_experiments(tmp_path):
     assert empty == {"data/landing", "data/rl/policies", "data/autoresearch/policies", "data/audit", "warehouse"}
     found = read_experiments(home)
     assert ([spec.name for spec in found.specs], found.problems) == (
-        ["cufolio", "ppo-cvar", "ppo-growth", "ppo-residual"],
+        ["cufolio", "pathwise", "ppo-cvar", "ppo-growth", "ppo-residual"],
         {},
     )
     assert [source.kind for source in read_market(home).sources] == ["sample", "landing"]
