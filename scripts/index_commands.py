@@ -1,9 +1,13 @@
-"""Write the index of the commands, from which the help of `nvtrader` is shown: python -m scripts.index_commands."""
+"""Write the indexes of commands and tools, by which help and lists are quick: python -m scripts.index_commands."""
 
 import json
 from collections.abc import Mapping
 
+from pydantic import TypeAdapter
+
 from nvtrader_pipelines.service.cli.lazy_group import INDEX, import_command
+from nvtrader_pipelines.service.tools.registry import INDEX as TOOL_INDEX
+from nvtrader_pipelines.service.tools.registry import TOOLS
 
 # panels of the help: every command in one, in the order people use them, with its module
 PANELS: Mapping[str, Mapping[str, str]] = {
@@ -42,6 +46,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "status": "home_commands",
         "ui": "home_commands",
         "serve": "serve_command",
+        "mcp": "mcp_command",
         "doctor": "home_commands",
         "notify": "home_commands",
         "backup": "home_commands",
@@ -61,5 +66,20 @@ def index() -> str:
     return json.dumps(entries, indent=1) + "\n"
 
 
+def index_tools() -> str:
+    """Index as JSON: text, and JSON Schemas of arguments and result, of every tool."""
+    entries = {
+        name: {
+            "text": tool.operation.text,
+            "arguments": TypeAdapter(tool.arguments).json_schema(),
+            "result": TypeAdapter(tool.result).json_schema(),
+        }
+        for name, tool in TOOLS.items()
+    }
+    lines = (f"{json.dumps(name)}: {json.dumps(entry)}" for name, entry in entries.items())  # a tool a line
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
 if __name__ == "__main__":
+    TOOL_INDEX.write_text(index_tools())
     INDEX.write_text(index())

@@ -23,6 +23,7 @@ from nvtrader_pipelines.service.documents.catalogue import FAMILIES as COMPONENT
 from nvtrader_pipelines.service.documents.catalogue import family_members
 from nvtrader_pipelines.service.documents.home_facts import CreatedHome, RestoredHome
 from nvtrader_pipelines.service.operations.accounts import Accounts
+from nvtrader_pipelines.service.operations.data import Data
 from nvtrader_pipelines.service.operations.experiments import Experiments
 from nvtrader_pipelines.service.operations.feedback import Feedback
 from nvtrader_pipelines.service.operations.home import WholeHome
@@ -30,6 +31,7 @@ from nvtrader_pipelines.service.operations.operation import operations_of
 from nvtrader_pipelines.service.operations.plans import Plans
 from nvtrader_pipelines.service.operations.policies import Policies
 from nvtrader_pipelines.service.operations.searches import Searches
+from nvtrader_pipelines.service.tools.registry import TOOLS
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
 from nvtrader_pipelines.storage.store import Store
@@ -53,6 +55,7 @@ DOCUMENTS: dict[str, Any] = {  # by the command that writes it with --json
     "nvtrader experiments run --smoke": SmokeDocument,
     "nvtrader scoreboard --history NAME": ScoredEntrant,
 }
+TOOL_NAMES = {(tool.family, tool.method): name for name, tool in TOOLS.items()}
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -159,8 +162,8 @@ def use_cases(operations: Sequence[tuple[Any, ...]] = OPERATIONS) -> str:
     parts = [
         "# Use cases",
         "Each use case is one function, which every door calls. They stand in the order of what happens when: market, "
-        "experiment, search, run, gate, plan, decision, pair, tuned run. `pipeline` is a `Pipeline`; a tool is the "
-        "name for a model that calls functions.",
+        "experiment, search, run, gate, plan, decision, pair, tuned run. `pipeline` is a `Pipeline`; a tool is what "
+        "[an assistant](../guides/assistants.md) calls.",
         picture(),
     ]
     for family, members in groupby(operations, key=lambda entry: entry[0]):
@@ -171,12 +174,14 @@ def use_cases(operations: Sequence[tuple[Any, ...]] = OPERATIONS) -> str:
                 f"`nvtrader {' '.join(words)}`",
                 f"`{place}.{name}`",
                 f"`{one.route}`" if one.route else "",
-                f"`{'_'.join(words).replace('-', '_')}`",
+                f"`{TOOL_NAMES[family, name]}`" if (family, name) in TOOL_NAMES else "",
             )
             for _, name, words, one in members
         ]
         parts += [f"## {family.__name__}", (family.__doc__ or "").partition("\n")[0]]
         parts.append(table(("use case", "command", "Python", "route", "tool"), rows))
+    rows = [(one.text.partition("\n")[0], f"`{TOOL_NAMES[Data, name]}`") for name, one in operations_of(Data).items()]
+    parts += ["## Tools alone", (Data.__doc__ or "").partition("\n")[0], table(("use case", "tool"), rows)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -17,6 +17,7 @@ from nvtrader_pipelines.experiments.designs import value_at
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.service.cli.app import app
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES
+from nvtrader_pipelines.service.tools.registry import TOOLS
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
 from nvtrader_pipelines.storage.tables import TABLES
@@ -100,6 +101,7 @@ CHECKS: dict[str, Callable[[str], bool]] = {  # by the first word of a name of o
     "file": lambda path: path in HOME_PATHS or (ROOT / path).exists(),
     "page": PAGES.__contains__,
     "route": lambda name: f"### `{name}`" in route_page(),
+    "tool": TOOLS.__contains__,
 }
 
 

@@ -101,6 +101,15 @@ def account_history(store: Store, name: str, facts: AccountFacts | None = None) 
     )
 
 
+def account_orders(store: Store, name: str) -> tuple[AccountOrder, ...]:
+    """Orders of an account since its opening, newest first.
+
+    Raises:
+        StorageError, ExecutionError: as `account_history`.
+    """
+    return _orders(AccountFacts.of(store, name), is_live=read_account(store.home, name).is_live)
+
+
 def _days(facts: AccountFacts) -> tuple[AccountDay, ...]:
     return tuple(
         AccountDay.of(state, profit=state.profit_since(before), cash=state.weights[-1])

@@ -35,6 +35,7 @@ EventKind = Literal[
     "reset",
     "NewBest",  # of a search session
     "PolicyRetrained",  # policies handed on as a run, for the gate to judge
+    "called",  # a tool that writes or trades, by an assistant
 ]
 
 State = Literal["active", "reducing", "halted"]

@@ -16,7 +16,7 @@ from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi_offline import FastAPIOffline
 from starlette.responses import RedirectResponse, Response
 
-from nvtrader_pipelines.service.api import chart_reading, desk, lab, nemorl, progress_stream, rl
+from nvtrader_pipelines.service.api import chart_reading, desk, lab, nemorl, progress_stream, rl, tools
 from nvtrader_pipelines.service.api.access import PAGE_POLICY, Access
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.mount import operation_routes
@@ -36,6 +36,8 @@ from nvtrader_pipelines.service.operations.policies import Policies
 from nvtrader_pipelines.service.operations.runs import Runs
 from nvtrader_pipelines.service.operations.scoreboard import Scoreboard
 from nvtrader_pipelines.service.operations.searches import Searches
+from nvtrader_pipelines.service.tools.registry import Permission
+from nvtrader_pipelines.service.tools.toolbox import READING, Toolbox
 from nvtrader_pipelines.storage.store import Store
 
 # in the order in which people meet them
@@ -62,6 +64,7 @@ TAGS = {
     "nemorl": "Manual training, learning curve, ratio curve and readings of charts, as in NVTrader's Continuous RL.",
     "rl": "Experiments, runs, components, progress and the stop of everything, as in AlphaSwarm's RL framework.",
     **{family.command or "home": str(family.__doc__).partition("\n")[0] for family in FAMILIES},
+    "tools": "Tools of assistants, as AlphaSwarm has them; `POST /mcp` speaks the Model Context Protocol.",
     "desk": "Ours: environment, decisions on plans, schedules and the kill switch.",
 }
 DESCRIPTION = """Use cases of the command line over HTTP.
@@ -70,13 +73,14 @@ A write needs the token that the start prints, as `Authorization: Bearer TOKEN`;
 is bound to another address than 127.0.0.1. Errors are problem documents (RFC 9457)."""
 
 
-def create_app(store: Store, access: Access, by: str) -> FastAPI:
+def create_app(store: Store, access: Access, by: str, permissions: frozenset[Permission] = READING) -> FastAPI:
     """Create the application of a home.
 
     Args:
         store: store of the home.
         access: who may use it.
         by: name that decisions are recorded under.
+        permissions: of the tools of assistants.
     """
     shared = Context(store, by)
     streams, page = Streams(shared), PageStream(LivePage(shared))
@@ -100,8 +104,10 @@ def create_app(store: Store, access: Access, by: str) -> FastAPI:
         openapi_tags=[{"name": name, "description": text} for name, text in TAGS.items()],
     )
     app.state.context, app.state.streams, app.state.page = shared, streams, page
+    app.state.toolbox = Toolbox(shared.opened, permissions)
+    app.add_route("/mcp", tools.StreamableHttp(app.state.toolbox), ["POST"], include_in_schema=False)  # pyright: ignore[reportArgumentType] - an ASGI application
     handle_problems(app)
-    modules = (nemorl, chart_reading, rl, lab, progress_stream, desk, page_routes, lab_pages, account_pages)
+    modules = (nemorl, chart_reading, rl, lab, progress_stream, tools, desk, page_routes, lab_pages, account_pages)
     for routes in (*map(operation_routes, FAMILIES), *(module.routes for module in modules)):
         app.include_router(routes)
 

@@ -35,6 +35,7 @@ UNPARSED = "the body must be JSON, with numbers of at most 4,300 digits, but can
 WHOLE = "must be a whole number of at most 18 digits 0 to 9"
 RULES = {"int_parsing": WHOLE, "int_parsing_size": WHOLE}
 MAX_SHOWN = 60  # characters of a value
+REFUSALS = (RunHalted, StorageError, ValueError)  # of use cases, each with a sentence
 LOG = logging.getLogger(__name__)
 
 
@@ -132,7 +133,7 @@ def handle_problems(app: FastAPI) -> None:
         detail = UNPARSED if error.status_code == 400 else str(error.detail)  # FastAPI's only one
         return problem_response(error.status_code, detail, dict(error.headers or {}))
 
-    for kind in (RunHalted, StorageError, ValueError):
+    for kind in REFUSALS:
         app.add_exception_handler(kind, refuse)
     app.add_exception_handler(OSError, fail)
     app.add_exception_handler(RequestValidationError, invalid)

@@ -12,6 +12,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from nvtrader_pipelines.service.api.access import Access, Guard
 from nvtrader_pipelines.service.api.app import create_app
+from nvtrader_pipelines.service.tools.registry import Permission
+from nvtrader_pipelines.service.tools.toolbox import READING
 from nvtrader_pipelines.storage.store import Store
 
 HEADER_SECONDS = 10.0  # for all headers of a request
@@ -72,7 +74,13 @@ def _warm_up() -> None:
     gc.freeze()
 
 
-def serve(store: Store, access: Access, by: str, on_start: Callable[[], None]) -> None:
+def serve(
+    store: Store,
+    access: Access,
+    by: str,
+    on_start: Callable[[], None],
+    permissions: frozenset[Permission] = READING,
+) -> None:
     """Serve a home until a signal ends it.
 
     Args:
@@ -80,11 +88,12 @@ def serve(store: Store, access: Access, by: str, on_start: Callable[[], None]) -
         access: who may use the service.
         by: name that decisions are recorded under.
         on_start: called once the port is open.
+        permissions: of the tools of assistants.
 
     Raises:
         OSError: if the port is taken.
     """
-    app = create_app(store, access, by)
+    app = create_app(store, access, by, permissions)
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     Thread(target=_warm_up, daemon=True).start()
     config = uvicorn.Config(

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from nvtrader_pipelines.service.cli.command import command
+from nvtrader_pipelines.service.cli.mcp_command import AllowTrading, AllowWrites
 from nvtrader_pipelines.service.cli.output import print_line
 from nvtrader_pipelines.service.open_home import current_user, open_store
 from nvtrader_pipelines.storage.code_server import running_url
@@ -31,14 +32,18 @@ def serve(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port.")] = 8000,
     with_ui: Annotated[bool, typer.Option("--with-ui", help="Start the Dagster UI beside it, on port 3000.")] = False,
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Open no browser.")] = False,
+    allow_writes: AllowWrites = False,
+    allow_trading: AllowTrading = False,
 ) -> None:
     """Serve the home on 127.0.0.1: the page /continuous-rl.html, and its REST routes, described at /docs.
 
     Where the machine has a screen, the page opens in its browser; else the printed link lets one in. Programs send its
-    token: `Authorization: Bearer TOKEN`. $NVTRADER_TOKEN sets it; otherwise each start has a new one.
+    token: `Authorization: Bearer TOKEN`. $NVTRADER_TOKEN sets it; otherwise each start has a new one. The tools
+    of `nvtrader mcp` are at /mcp.
     """
     from nvtrader_pipelines.service.api.access import Access
     from nvtrader_pipelines.service.api.server import serve as serve_home
+    from nvtrader_pipelines.service.tools.toolbox import permissions_of
 
     if not host.strip():
         raise ValueError("the host must be an address of this machine, such as 127.0.0.1, but is empty; name one")
@@ -51,7 +56,8 @@ def serve(
             Thread(target=webbrowser.open, args=(access.link,), daemon=True).start()  # some browsers return late
 
     with _ui(store.home) if with_ui else nullcontext():
-        serve_home(store, access, current_user(), announce)
+        permissions = permissions_of(allow_writes=allow_writes, allow_trading=allow_trading)
+        serve_home(store, access, current_user(), announce, permissions)
 
 
 def has_screen() -> bool:

@@ -161,12 +161,20 @@ class Warehouse:
         Raises:
             StorageError: if the snapshot has expired or a file is missing.
         """
+        with table_errors(self.home, table):
+            rows = self.scan(table, where, snapshot_id).filter(key_filter(where or {}))
+            return rows.select(columns or table.schema.names()).collect()
+
+    def scan(self, table: Table, where: Where | None = None, snapshot_id: int | None = None) -> pl.LazyFrame:
+        """Scan the files of a table that may have rows of these keys, currently or at a snapshot.
+
+        Raises:
+            StorageError: if the snapshot has expired.
+        """
         iceberg = self.find(table)
         if snapshot_id is not None and (iceberg is None or iceberg.snapshot_by_id(snapshot_id) is None):
             raise StorageError(f"{table.name} has no snapshot {snapshot_id}; it has expired")
-        with table_errors(self.home, table):
-            rows = scan_files(table, live_paths(table, iceberg, where, snapshot_id)).filter(key_filter(where or {}))
-            return rows.select(columns or table.schema.names()).collect()
+        return scan_files(table, live_paths(table, iceberg, where, snapshot_id))
 
     def read_whole(self, table: Table, columns: Sequence[str]) -> pl.DataFrame:
         """Read columns of a small table once per snapshot: planning a read costs more than its rows.

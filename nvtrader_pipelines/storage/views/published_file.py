@@ -49,10 +49,12 @@ def published_root(connection: duckdb.DuckDBPyConnection) -> Path | None:
     return Path(root)
 
 
-def read_query(connection: duckdb.DuckDBPyConnection, query: str) -> pl.DataFrame:
-    """Run a query and return its rows; a statement without a result returns an empty frame."""
+def read_query(connection: duckdb.DuckDBPyConnection, query: str, max_rows: int | None = None) -> pl.DataFrame:
+    """Run a query and return its rows, or the first ones; a statement without a result returns an empty frame."""
     relation = connection.sql(query)
-    return pl.DataFrame() if relation is None else relation.pl()
+    if relation is None:
+        return pl.DataFrame()
+    return (relation if max_rows is None else relation.limit(max_rows)).pl()
 
 
 def one_line(error: duckdb.Error) -> str:

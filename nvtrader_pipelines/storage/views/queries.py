@@ -29,13 +29,14 @@ FROM duckdb_columns() WHERE NOT internal
 """
 
 
-def query_views(store: Store, query: str, *, allow_files: bool = False) -> pl.DataFrame:
+def query_views(store: Store, query: str, *, allow_files: bool = False, max_rows: int | None = None) -> pl.DataFrame:
     """Run a query over the published views and return its rows.
 
     Args:
         store: store of the home.
         query: SQL statements, which read files of the home; COPY writes below `exports/` or the working folder.
         allow_files: allow all files and statements, and extensions.
+        max_rows: number of rows at most, of a query that writes nothing; None: all rows.
 
     Raises:
         StorageError: if there are no tables yet, the query is invalid or refused, or files are missing.
@@ -44,7 +45,7 @@ def query_views(store: Store, query: str, *, allow_files: bool = False) -> pl.Da
     if not home.catalog.exists():
         raise StorageError(f"there are no tables yet: {home.catalog} is missing; run `nvtrader materialize` first")
     with query_errors(home), IN_THIS_PROCESS, _open_current(store) as connection:
-        return read_query(connection, query) if allow_files else run_restricted(connection, home, query)
+        return read_query(connection, query) if allow_files else run_restricted(connection, home, query, max_rows)
 
 
 def read_columns(store: Store, name: str) -> pl.DataFrame:

@@ -23,8 +23,16 @@ Token = tuple[int, token_type | None]  # position in bytes, kind
 COPY_FORM = "COPY (query) TO 'file' (options)"
 
 
-def run_restricted(connection: duckdb.DuckDBPyConnection, home: Home, query: str) -> pl.DataFrame:
+def run_restricted(
+    connection: duckdb.DuckDBPyConnection, home: Home, query: str, max_rows: int | None = None
+) -> pl.DataFrame:
     """Run statements and return the rows of the last one; the connection stays restricted.
+
+    Args:
+        connection: connection to the views.
+        home: home whose files may be read.
+        query: statements.
+        max_rows: number of rows at most, where no statement may be a COPY; None: all rows.
 
     Raises:
         StorageError: if a statement writes, and is not a COPY below an allowed folder.
@@ -33,11 +41,12 @@ def run_restricted(connection: duckdb.DuckDBPyConnection, home: Home, query: str
     rows = pl.DataFrame()
     for statement in connection.extract_statements(query):
         text = statement.query.encode()
-        if any(_is_word(text, token, b"copy") for token in _tokens(text)[:1]):  # with PIVOT it is of type MULTI
+        is_copy = any(_is_word(text, token, b"copy") for token in _tokens(text)[:1])  # with PIVOT it is of type MULTI
+        if is_copy and max_rows is None:
             rows = _copy(connection, home, statement.query)
         else:
             _require_reading(statement)
-            rows = read_query(connection, statement.query)
+            rows = read_query(connection, statement.query, max_rows)
     return rows
 
 

@@ -15,7 +15,13 @@ from nvtrader_pipelines.service.cli.options import EPILOG
 from scripts.index_commands import PANELS, index
 
 ROOT = typer.main.get_command(app)
-WITHOUT_FORMAT = {("ui",), ("serve",), ("mlflow",), ("schema",)}  # servers; a document that is JSON in any case
+WITHOUT_FORMAT = {
+    ("ui",),
+    ("serve",),
+    ("mcp",),
+    ("mlflow",),
+    ("schema",),
+}  # servers; a document that is JSON in any case
 GROUPS_ONLY = {(), ("experiments",), ("guards",), ("preferences",), ("research",)}  # print nothing but their help
 
 

@@ -182,7 +182,7 @@ def test_new_use_case_is_one_function_and_its_document(home, monkeypatch):
     answer = TestClient(app).get("/api/greetings/ann")
     assert json.loads(printed.stdout) == answer.json() == said.model_dump()
     one = operations_of(Greetings)["say"]
-    row = "`nvtrader greetings say` | `pipeline.greetings.say` | `GET /api/greetings/{person}` | `greetings_say`"
+    row = "`nvtrader greetings say` | `pipeline.greetings.say` | `GET /api/greetings/{person}` |  |"
     assert row in use_cases([(Greetings, "say", words_of(Greetings, "say", one), one)])
 
 

@@ -1,0 +1,1 @@
+"""Tools of assistants: operations by the names that models call, over stdio and HTTP."""
