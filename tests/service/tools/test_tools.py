@@ -221,7 +221,7 @@ def test_service_answers_the_protocol_and_the_invoke_route_with_a_token(built_ho
 
     async def call(url):
         headers = {"authorization": f"Bearer {TOKEN}"}
-        async with httpx2.AsyncClient(headers=headers) as http:
+        async with httpx2.AsyncClient(headers=headers, timeout=60) as http:
             async with Client(streamable_http_client(f"{url}/mcp", http_client=http)) as client:
                 tools, answer = await client.list_tools(), await client.call_tool("data.rl.describe", body)
             invoked = await http.post(f"{url}{INVOKE.format('data.rl.describe')}", json=body)
