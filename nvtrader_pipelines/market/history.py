@@ -32,6 +32,9 @@ class ReadOnlyArrays:
         return type(self), tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
 
 
+LOOK_BACK = 252  # earlier sessions that a value depends on; relative strength depends on all, with fading weights
+
+
 @dataclass(frozen=True, eq=False)
 class PriceHistory(ReadOnlyArrays):
     """Adjusted prices and volumes of every session from first to last bar; NaN where the bar has none."""
@@ -42,6 +45,7 @@ class PriceHistory(ReadOnlyArrays):
     volumes: NDArray[np.float64]  # (T, N)
     highs: NDArray[np.float64]  # (T, N) adjusted
     lows: NDArray[np.float64]  # (T, N) adjusted
+    opens: NDArray[np.float64]  # (T, N) adjusted
     calendar: TradingCalendar
     # outside series by field, (T, N) each: a value at the session at which it becomes known, NaN at the others
     series: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
@@ -137,10 +141,10 @@ def price_history(returns: pl.DataFrame, calendar: TradingCalendar, series: pl.D
     symbols = tuple(sorted(returns["symbol"].unique()))
     days_found = returns["session"].to_numpy()
     days = calendar.sessions(days_found.min(), days_found.max())
-    arrays = bar_arrays(returns, ("adj_close", "volume", "adj_high", "adj_low"), days, symbols)
-    closes, volumes, highs, lows = arrays.values()
+    arrays = bar_arrays(returns, ("adj_close", "volume", "adj_high", "adj_low", "adj_open"), days, symbols)
+    closes, volumes, highs, lows, opens = arrays.values()
     joined = {} if series is None else as_of(series, days, symbols, calendar)
-    return PriceHistory(days, symbols, closes, volumes, highs, lows, calendar, joined)
+    return PriceHistory(days, symbols, closes, volumes, highs, lows, opens, calendar, joined)
 
 
 def lag(values: NDArray[np.float64], n_sessions: int) -> NDArray[np.float64]:

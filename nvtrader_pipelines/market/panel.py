@@ -175,6 +175,13 @@ def panel_digest(panel: MarketPanel) -> str:
     return state.hexdigest()
 
 
+def values_on_panel(values: NDArray[np.float64], history: PriceHistory, panel: MarketPanel) -> NDArray[np.float64]:
+    """Select the panel's sessions and symbols from values of the history that it was built from, (T, N)."""
+    rows = np.searchsorted(history.sessions, panel.sessions)
+    columns = [history.symbols.index(symbol) for symbol in panel.symbols]
+    return values[rows][:, columns]
+
+
 def panel_row(panel: MarketPanel, built_at: dt.datetime) -> pl.DataFrame:
     """Describe the panel as its row of `gold.market_panel`."""
     ids = panel.snapshot_ids

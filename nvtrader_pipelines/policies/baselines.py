@@ -13,6 +13,7 @@ from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.envs.account import Account
 from nvtrader_pipelines.envs.observations import ObservationScaler
 from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.market.features import FEATURES, CrossSectionalRank, Feature
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.policies.fit import DEFAULT_HOOKS, Fit, TrainingHooks
 from nvtrader_pipelines.policies.policy import BaseAgent, Decision, Policy
@@ -221,6 +222,57 @@ class _TimeSeriesMomentumPolicy:
         return Decision(target=target)
 
 
+class FactorRank(ClassicalAgent):
+    """Equal weights over the eligible names with the highest values of a feature, at least one; ties go by symbol."""
+
+    kind: Literal["factor_rank"] = "factor_rank"
+    aliases: ClassVar[tuple[str, ...]] = ("alpha_backtest",)
+    feature: Feature = CrossSectionalRank()  # of gold.features or market.features
+    top_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2  # share of the eligible names held
+
+    def require_experiment(self, spec: Any, field: str) -> None:
+        """Require a market with the feature, too.
+
+        Raises:
+            ValueError: if it lacks the feature.
+        """
+        super().require_experiment(spec, field)
+        if self.feature.name not in {feature.name for feature in (*FEATURES, *spec.market.features)}:
+            raise ValueError(
+                f"{field}.feature: factor_rank needs a feature of the market, but {self.feature.name} is none; add the "
+                "feature to market.features"
+            )
+
+    def require_market(self, panel: MarketPanel) -> None:
+        """Raise if the panel lacks the feature, such as one of volume.
+
+        Raises:
+            ValueError: with those that it has.
+        """
+        if self.feature.name not in panel.feature_names:
+            raise ValueError(
+                f"factor_rank needs the feature {self.feature.name}, but the market of {panel.source!r} has "
+                f"{', '.join(panel.feature_names)}; choose one of these, or a source with the data of the feature"
+            )
+
+    def start(self) -> Policy:
+        """Return a policy for one account."""
+        return _FactorRankPolicy(self.feature.name, self.top_fraction)
+
+
+class _FactorRankPolicy:
+    def __init__(self, feature: str, top_fraction: float) -> None:
+        self._feature, self._top_fraction = feature, top_fraction
+
+    def decide(self, panel: MarketPanel, t: int, account: Account) -> Decision:  # noqa: ARG002 (Policy's signature)
+        """Return equal weights of the eligible names with the highest values."""
+        eligible, values = panel.eligible[t], panel.feature(self._feature)[t]
+        n_held = max(1, round(self._top_fraction * eligible.sum()))
+        held = np.zeros(len(eligible))
+        held[np.argsort(np.where(eligible, -values, np.inf), kind="stable")[:n_held]] = 1.0
+        return Decision(target=_over_eligible(panel, t, held))
+
+
 class MinimumVariance(ClassicalAgent):
     """Minimum variance under a Ledoit-Wolf covariance; 1/N until the history is long enough."""
 
@@ -387,7 +439,15 @@ class _EstimatedPolicy:
 
 
 Baseline = Annotated[
-    EqualWeight | BuyAndHold | Momentum | TimeSeriesMomentum | MinimumVariance | MeanCvar | Cufolio | AnchorPortfolio,
+    EqualWeight
+    | BuyAndHold
+    | Momentum
+    | TimeSeriesMomentum
+    | FactorRank
+    | MinimumVariance
+    | MeanCvar
+    | Cufolio
+    | AnchorPortfolio,
     Field(discriminator="kind"),
     Family("baselines"),
 ]

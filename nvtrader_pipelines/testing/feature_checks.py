@@ -12,7 +12,7 @@ from nvtrader_pipelines.testing.synthetic_panels import synthetic_sessions, synt
 
 N_SESSIONS, N_SYMBOLS = 700, 5
 CUTS = (40, 260, 333, 500, N_SESSIONS - 2)
-PRICE_ARRAYS = ("closes", "volumes", "highs", "lows")
+PRICE_ARRAYS = ("closes", "volumes", "highs", "lows", "opens")
 TOLERANCE = 1e-5  # for features whose weights fade with age
 
 
@@ -30,12 +30,13 @@ def synthetic_history(seed: int = 0) -> PriceHistory:
     volumes[np.isnan(closes)] = np.nan
     volumes[::31, 2] = np.nan
     highs, lows = (closes * np.exp(sign * generator.exponential(0.004, shape)) for sign in (1.0, -1.0))
+    opens = np.sqrt(highs * lows)
     days, symbols = synthetic_sessions(N_SESSIONS), synthetic_symbols(N_SYMBOLS)
     vix, pe = np.full((2, *shape), np.nan)
     vix[1:] = generator.lognormal(3.0, 0.3, (N_SESSIONS - 1, 1))
     for name in range(N_SYMBOLS):
         pe[name::63, name] = generator.lognormal(2.7, 0.5, len(pe[name::63]))
-    return PriceHistory(days, symbols, closes, volumes, highs, lows, NEW_YORK, {"vix": vix, "pe": pe})
+    return PriceHistory(days, symbols, closes, volumes, highs, lows, opens, NEW_YORK, {"vix": vix, "pe": pe})
 
 
 def _joined(history: PriceHistory, other: PriceHistory, sessions: slice) -> PriceHistory:

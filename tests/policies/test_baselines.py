@@ -7,12 +7,15 @@ from pydantic import ValidationError
 
 from nvtrader_pipelines.envs.account import opening_account
 from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
+from nvtrader_pipelines.market.features import Formula, LogReturn, VolumeScore
 from nvtrader_pipelines.policies.agents import Agent
 from nvtrader_pipelines.policies.baselines import (
     AnchorPortfolio,
     Baseline,
     BuyAndHold,
     EqualWeight,
+    FactorRank,
     MeanCvar,
     MinimumVariance,
     Momentum,
@@ -28,6 +31,7 @@ BASELINES = [
     EqualWeight(),
     BuyAndHold(),
     Momentum(months=3, top_fraction=0.5),
+    FactorRank(top_fraction=0.5),
     MinimumVariance(history=60),
     MeanCvar(history=80),
 ]
@@ -221,6 +225,23 @@ def test_time_series_momentum_is_equal_weights_before_its_window_is_full():
 def test_momentum_holds_the_top_fraction_and_at_least_one_name(fraction):
     (target,) = decisions(Momentum(top_fraction=fraction), synthetic_panel(300, 10), [280])
     assert np.count_nonzero(target) == max(1, round(10 * fraction))
+
+
+def test_factor_rank_holds_the_eligible_names_of_the_highest_values():
+    panel, rule = ineligible(synthetic_panel(60, 5), 50, 1), FactorRank(feature=LogReturn(window=5), top_fraction=0.5)
+    (target,) = decisions(rule, panel, [50])
+    values = np.where(panel.eligible[50], panel.feature("return_5")[50], -np.inf)
+    expected = np.isin(np.arange(5), np.argsort(-values)[:2]) / 2.0
+    assert target.tolist() == [*expected, 0.0]
+
+
+def test_factor_rank_needs_its_feature_in_the_market():
+    rule = FactorRank(feature=Formula())
+    with pytest.raises(ValidationError, match=r"agent\.feature"):
+        ExperimentSpec(name="lacking", agent=rule, seeds=(0,))
+    assert ExperimentSpec(name="given", agent=rule, seeds=(0,), market=MarketChoice(features=(Formula(),)))
+    with pytest.raises(ValueError, match="volume_z_21"):
+        FactorRank(feature=VolumeScore()).require_market(synthetic_panel(30, volume=False))
 
 
 @pytest.mark.parametrize("skip", [3, 4])

@@ -14,6 +14,7 @@ from nvtrader_pipelines.components.columns import Column, TableSchema
 from nvtrader_pipelines.components.family import Family
 from nvtrader_pipelines.market.calendar import ALL_NEW_YORK, Calendars, TradingCalendar
 from nvtrader_pipelines.market.features.cross_section import CrossSectionalRank
+from nvtrader_pipelines.market.features.formula import Formula
 from nvtrader_pipelines.market.features.moving_average import MACD, BollingerBand, MovingAverage
 from nvtrader_pipelines.market.features.outside_series import Fundamental, Vix
 from nvtrader_pipelines.market.features.price_change import AdjustedClose, Drawdown, LogReturn, Momentum
@@ -21,7 +22,7 @@ from nvtrader_pipelines.market.features.price_range import CommodityChannelIndex
 from nvtrader_pipelines.market.features.relative_strength import RelativeStrength
 from nvtrader_pipelines.market.features.unusual_returns import Turbulence
 from nvtrader_pipelines.market.features.volatility import Volatility, VolumeScore
-from nvtrader_pipelines.market.history import positions, price_history
+from nvtrader_pipelines.market.history import LOOK_BACK, positions, price_history
 from nvtrader_pipelines.market.tables import BAR
 
 Feature = Annotated[
@@ -40,7 +41,8 @@ Feature = Annotated[
     | AdjustedClose
     | Fundamental
     | Vix
-    | CrossSectionalRank,
+    | CrossSectionalRank
+    | Formula,
     Field(discriminator="kind"),
     Family("features"),
 ]
@@ -62,9 +64,6 @@ FEATURES: tuple[Feature, ...] = (
     CrossSectionalRank(of=Momentum(months=12, skip=1)),
     CrossSectionalRank(of=Volatility(window=63)),
 )
-
-
-LOOK_BACK = 252  # earlier sessions that a value depends on; relative strength depends on all, with fading weights
 
 
 def feature_schema(more: Sequence[Feature] = ()) -> TableSchema:
@@ -118,6 +117,7 @@ __all__ = [
     "DirectionalIndex",
     "Drawdown",
     "Feature",
+    "Formula",
     "Fundamental",
     "LogReturn",
     "Momentum",

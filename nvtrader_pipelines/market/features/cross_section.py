@@ -54,10 +54,15 @@ class CrossSectionalRank(Component):
     def values(self, history: PriceHistory) -> NDArray[np.float64]:
         """Compute the feature at each session and symbol, (T, N)."""
         values = np.where(history.is_listed_for(self.min_history), history.values_of(self.of), np.nan)
-        is_known = ~np.isnan(values)
-        last = np.maximum(is_known.sum(axis=1, keepdims=True) - 1.0, 0.0)  # rank from 0
-        scaled = np.where(last > 0.0, 2.0 * _mean_ranks(values) / np.maximum(last, 1.0) - 1.0, 0.0)
-        return np.where(is_known, scaled, np.nan)
+        return centered_ranks(values)
+
+
+def centered_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rank each row of (T, N) from -1 (lowest) to 1; ties share their mean rank, a single value has rank 0."""
+    is_known = ~np.isnan(values)
+    last = np.maximum(is_known.sum(axis=1, keepdims=True) - 1.0, 0.0)  # rank from 0
+    scaled = np.where(last > 0.0, 2.0 * _mean_ranks(values) / np.maximum(last, 1.0) - 1.0, 0.0)
+    return np.where(is_known, scaled, np.nan)
 
 
 def _mean_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:

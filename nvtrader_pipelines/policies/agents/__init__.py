@@ -30,6 +30,7 @@ from nvtrader_pipelines.policies.baselines import (
     BuyAndHold,
     Cufolio,
     EqualWeight,
+    FactorRank,
     MeanCvar,
     MinimumVariance,
     Momentum,
@@ -65,6 +66,7 @@ Agent = Annotated[
     | BuyAndHold
     | Momentum
     | TimeSeriesMomentum
+    | FactorRank
     | MinimumVariance
     | MeanCvar
     | Cufolio

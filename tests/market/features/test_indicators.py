@@ -16,6 +16,7 @@ from nvtrader_pipelines.market.features import (
     CrossSectionalRank,
     DirectionalIndex,
     Feature,
+    Formula,
     MovingAverage,
     RelativeStrength,
     Turbulence,
@@ -144,4 +145,4 @@ def test_turbulence_window_not_longer_than_the_number_of_names_is_refused():
 
 
 def test_every_feature_of_a_name_can_be_ranked():
-    assert set(members(Feature)) - set(members(Ranked)) == {CrossSectionalRank, Turbulence, Vix}
+    assert set(members(Feature)) - set(members(Ranked)) == {CrossSectionalRank, Formula, Turbulence, Vix}
