@@ -19,6 +19,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "train": "experiment_commands",
         "apps": "experiment_commands",
         "materialize": "experiment_commands",
+        "alphas": "alpha_commands",
         "mlflow": "home_commands",
         "research": "research_commands",
     },

@@ -25,6 +25,7 @@ import typer
 from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.desk.bot_files import read_bot
 from nvtrader_pipelines.promotion.promote import read_gate
+from nvtrader_pipelines.research.alphas import read_alpha
 from nvtrader_pipelines.research.space_file import read_bounds
 from nvtrader_pipelines.scoreboard.contests import read_contests
 from nvtrader_pipelines.service.api.app import FAMILIES
@@ -97,6 +98,7 @@ READERS: dict[str, Callable[[Home, Path], object]] = {  # of a home's files, whi
     "data/compliance/sectors.csv": lambda home, _: read_compliance(home),
     "data/compliance/limits.yaml": lambda home, _: read_limits(home),
     "data/accounts/*.yaml": lambda home, path: read_account(home, path.stem),
+    "data/alphas/*.yaml": lambda home, path: read_alpha(home, path.stem),
     "data/bots/*.yaml": lambda home, path: read_bot(home, path.stem),
     "data/autoresearch/*.yaml": lambda _, path: read_bounds(path),
     "data/entrants/*.yaml": lambda _, path: read_entrant(path),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Self
 
 from nvtrader_pipelines.service.open_home import OpenHome
 from nvtrader_pipelines.service.operations.accounts import Accounts
+from nvtrader_pipelines.service.operations.alphas import Alphas
 from nvtrader_pipelines.service.operations.bots import Bots
 from nvtrader_pipelines.service.operations.experiments import Experiments
 from nvtrader_pipelines.service.operations.feedback import Feedback
@@ -44,7 +45,7 @@ class Pipeline(WholeHome):
         super().__init__(opened)
         self.accounts, self.plans, self.policies = Accounts(opened), Plans(opened), Policies(opened)
         self.runs, self.scoreboard, self.guards = Runs(opened), Scoreboard(opened), Guards(opened)
-        self.experiments, self.feedback = Experiments(opened), Feedback(opened)
+        self.experiments, self.alphas, self.feedback = Experiments(opened), Alphas(opened), Feedback(opened)
         self.searches, self.bots = Searches(opened), Bots(opened)
 
     @classmethod

@@ -44,6 +44,7 @@ class Home:
     landing = _Place("data/landing")  # files delivered by vendors, never rewritten
     experiments = _Place("data/experiments")  # experiment specs as YAML
     entrants = _Place("data/entrants")  # entrants of the scoreboard besides runs: YAML specs and the files they name
+    alphas = _Place("data/alphas")  # formulas that may predict returns, as YAML
     contests = _Place("data/contests.yaml")  # contests by name, as YAML
     market_file = _Place("data/market.yaml")  # market sources to ingest, as YAML
     policies = _Place("data/rl/policies")  # trained policies by experiment and run

@@ -9,7 +9,7 @@ import polars as pl
 from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.calendar import Calendars, TradingCalendar
 from nvtrader_pipelines.market.features import Feature, add_features
-from nvtrader_pipelines.market.history import price_history
+from nvtrader_pipelines.market.history import PriceHistory, price_history
 from nvtrader_pipelines.market.look_ahead import require_causal_feature
 from nvtrader_pipelines.market.panel import MarketPanel, build_panel
 from nvtrader_pipelines.market.series import series_fields
@@ -55,6 +55,16 @@ def read_panel(
         require_causal_feature(feature, price_history(returns, calendar, series))
     known = add_features(returns, known, features, calendar, series)
     return build_panel(returns, known, calendar, symbols, max_gap, snapshots)
+
+
+def read_history(tables: Warehouse, panel: MarketPanel) -> PriceHistory:
+    """Read the prices of all names of the source of a panel, as it was built from them.
+
+    Raises:
+        StorageError: if the snapshot has expired.
+    """
+    snapshot_id = panel.snapshot_ids[RETURNS.name]
+    return price_history(tables.read(RETURNS, {"source": [panel.source]}, snapshot_id=snapshot_id), panel.calendar)
 
 
 def read_series(tables: Warehouse, snapshot_ids: Mapping[str, int], features: Iterable[Feature]) -> pl.DataFrame | None:

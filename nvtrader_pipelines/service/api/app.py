@@ -26,6 +26,7 @@ from nvtrader_pipelines.service.api.page.live_page import LivePage, PageStream
 from nvtrader_pipelines.service.api.problems import MEDIA_TYPE, Problem, handle_problems, problem_response
 from nvtrader_pipelines.service.api.progress_stream import Streams
 from nvtrader_pipelines.service.operations.accounts import Accounts
+from nvtrader_pipelines.service.operations.alphas import Alphas
 from nvtrader_pipelines.service.operations.bots import Bots
 from nvtrader_pipelines.service.operations.experiments import Experiments
 from nvtrader_pipelines.service.operations.feedback import Feedback
@@ -41,7 +42,20 @@ from nvtrader_pipelines.service.tools.toolbox import READING, Toolbox
 from nvtrader_pipelines.storage.store import Store
 
 # in the order in which people meet them
-FAMILIES = (WholeHome, Experiments, Searches, Runs, Guards, Scoreboard, Policies, Plans, Accounts, Bots, Feedback)
+FAMILIES = (
+    WholeHome,
+    Experiments,
+    Alphas,
+    Searches,
+    Runs,
+    Guards,
+    Scoreboard,
+    Policies,
+    Plans,
+    Accounts,
+    Bots,
+    Feedback,
+)
 LOG = logging.getLogger(__name__)
 FIRST_SECONDS = 3.0  # opening Dagster's instance would delay the first answers
 CLOSE_SECONDS = 15.0  # a look takes some 0.1 s of CPU time

@@ -48,6 +48,7 @@ class Experiments(Family):
         "nvtrader experiments new my-first",
         "nvtrader experiments new my-second --like ppo-growth",
         "nvtrader experiments new ours --source landing",
+        "nvtrader experiments new reversed --alpha reversal",
     )
     def new(
         self,
@@ -58,22 +59,29 @@ class Experiments(Family):
             str | None, Field(description="Source of a market, for the recommended agent fitted to its history.")
         ] = None,
         symbols: Symbols = (),
+        alpha: Annotated[
+            str | None, Field(description="Alpha of data/alphas whose highest names the experiment holds.")
+        ] = None,
     ) -> "NewExperiment":
         """Write data/experiments/NAME.yaml with common fields; never overwrite a file.
 
         Raises:
-            StorageError: if the name is invalid or taken, there is no experiment `like`, or the source is not ingested.
+            StorageError: if the name is invalid or taken, there is no experiment `like` or alpha, or the source is not
+                ingested.
             ValueError: if the market has no such symbols, or is too short.
         """
+        from nvtrader_pipelines.research.alphas import alpha_experiment
         from nvtrader_pipelines.runs.experiment_document import NewExperiment
         from nvtrader_pipelines.runs.registration import fit_history
+        from nvtrader_pipelines.storage.documents import merge_documents
         from nvtrader_pipelines.storage.specs import write_experiment
 
         if like and (source or symbols):
             raise ValueError(
                 "an experiment extends another one or is fitted to a market, so leave out --like or --source"
             )
-        fields = fit_history(self.store, source or "sample", symbols) if source or symbols else None
+        fields = fit_history(self.store, source or "sample", symbols) if source or symbols else {}
+        fields = merge_documents(fields, alpha_experiment(self.store.home, alpha) if alpha else {})
         return NewExperiment(name=name, path=write_experiment(self.store.home, name, like, fields))
 
     @operation(

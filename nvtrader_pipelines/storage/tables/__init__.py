@@ -32,7 +32,7 @@ from nvtrader_pipelines.storage.tables.preferences import (
     REFUSED_DECISIONS,
 )
 from nvtrader_pipelines.storage.tables.promotion import PROMOTION_DECISIONS
-from nvtrader_pipelines.storage.tables.research import LLM_CALLS
+from nvtrader_pipelines.storage.tables.research import ALPHAS, LLM_CALLS
 from nvtrader_pipelines.storage.tables.research import SESSIONS as RESEARCH_SESSIONS
 from nvtrader_pipelines.storage.tables.research import TRIALS as RESEARCH_TRIALS
 from nvtrader_pipelines.storage.tables.rl import (
@@ -95,6 +95,7 @@ TABLES: tuple[Table, ...] = (
     DPO_CHECKS,
     DPO_EPOCHS,
     LLM_CALLS,
+    ALPHAS,
     RESEARCH_SESSIONS,
     RESEARCH_TRIALS,
 )

@@ -1,4 +1,4 @@
-"""Search sessions and their trials, as written by their journals."""
+"""Search sessions and their trials, as written by their journals, and evaluations of alphas."""
 
 import polars as pl
 
@@ -77,6 +77,22 @@ _LLM_CALLS = TableSchema(
     Column("called_at", UTC_TIME, "when it ended, UTC"),
 )
 LLM_CALLS = Table("research", "llm_calls", _LLM_CALLS)
+_ALPHAS = TableSchema(
+    Column("name", pl.String, "name of the alpha, of its file in data/alphas"),
+    Column("source", pl.String, "market source"),
+    Column("digest", pl.String, "SHA-256 of the formula: an alpha of another name with this formula is the same trial"),
+    Column("formula", pl.String, "JSON of the formula"),
+    Column("panel_digest", pl.String, "SHA-256 of the panel's arrays"),
+    Column("n_sessions", pl.Int64, "sessions with a rank correlation"),
+    Column("mean_ic", pl.Float64, "mean rank correlation with returns of five sessions after the next fill"),
+    Column("p_value", pl.Float64, "two-sided p value of the mean, by Newey and West; 1 where the mean is undefined"),
+    Column("adjusted_p_value", pl.Float64, "by Benjamini and Hochberg, over all formulas tried on the source"),
+    Column("n_tried", pl.Int64, "formulas that were ever tried on the source"),
+    Column("is_significant", pl.Boolean, "whether the adjusted p value is 0.05 at most"),
+    Column("judged_at", UTC_TIME, "when the mean was computed, UTC"),
+    Column("note", pl.String, "why the mean is undefined; empty if it is not"),
+)
+ALPHAS = Table("research", "alphas", _ALPHAS)
 ITERATION, MODEL_CALL = "autoresearch.iteration", "llm.call"  # names of spans
 _SPANS = TableSchema(
     SESSION_ID,
