@@ -21,7 +21,7 @@ from nvtrader_pipelines.figures import theme
 from nvtrader_pipelines.figures.canvas import EndLabel, Picture, label_ends, new_figure, panel
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest
 from nvtrader_pipelines.market.sample import sample_panel
-from nvtrader_pipelines.policies.agents import Learner, PathwiseAgent, PpoAgent, TrainingHooks
+from nvtrader_pipelines.policies.agents import Agent, PathwiseAgent, PpoAgent, TrainingHooks
 from nvtrader_pipelines.policies.agents.checkpoints import strip_prefix, unpack
 from nvtrader_pipelines.policies.archive import write_archive
 from nvtrader_pipelines.policies.backbones import SharedAssetBackbone
@@ -101,17 +101,17 @@ def planted_plans(n_names: int) -> Plans:
     noise = np.random.default_rng(0).normal(0.0, returns.std(), returns.shape)
     signal = CORRELATION * np.roll(returns, -1, axis=0) + np.sqrt(1.0 - CORRELATION**2) * noise
     market = replace(market, close_returns=returns, features=signal[:, :, None], feature_names=("signal",))
-    free = {"vol_penalty": 0.0, "rewards": (LogGrowth(),)}  # of all but growth
-    environment = EnvSpec(lookback=5, episode_len=20, rebal_freq=1, fill="same_close", **free)
+    growth = {"vol_penalty": 0.0, "rewards": (LogGrowth(weight=100.0),)}  # a scale that PPO learns from sooner
+    environment = EnvSpec(lookback=5, episode_len=20, rebal_freq=1, fill="same_close", **growth)
     pipeline = WeightPipeline(risk_limits=RiskLimits(max_position=1.0))
     spec = ExperimentSpec(name="planted", environment=environment, pipeline=pipeline)
     ours = PathwiseAgent(total_timesteps=20_480, n_steps=4, learning_rate=1e-2)
-    peer = PpoAgent(total_timesteps=81_920, batch_size=512, n_epochs=6, gamma=0.0, learning_rate=3e-3)
+    peer = PpoAgent(total_timesteps=81_920, batch_size=512, n_epochs=6, gamma=0.0, learning_rate=3e-3, log_std_init=0.0)
     return _plans(market, [Fold(0, 5, 997, 998, 999)], spec, (ours, peer), 300)
 
 
 def _plans(
-    market: MarketPanel, folds: Sequence[Fold], like: ExperimentSpec, agents: Sequence[Learner], n_held_out: int
+    market: MarketPanel, folds: Sequence[Fold], like: ExperimentSpec, agents: Sequence[Agent], n_held_out: int
 ) -> Plans:
     changes = {"design": BestOfNDesign(validation_sessions=n_held_out)}
     specs = {agent.kind: like.model_copy(update={**changes, "agent": agent}) for agent in agents}
