@@ -4,7 +4,7 @@
 |---|---|
 | `MarketTensors` | `Legs` of `envs/dynamics.py`, and the cost models as coefficients |
 | `hold` | `hold_rows` where every portfolio trades, and `dynamics.hold`, which takes the cost of the fill |
-| `_drift` | `_drift`: returns, charges, and ruin at a growth of 0 |
+| `_drift`, `_drift_on` | `_drift`: returns, charges, and ruin at a growth of 0 |
 | `_trade` | `_trade`: frozen names, write-offs, room beside them, turnover |
 | `_cap_gross` | `_track_close`, `_cap_gross` and `pay_cap_costs`: the cap on gross at a close and its cost |
 
@@ -115,6 +115,9 @@ def hold_unchecked(
     held, trades = _trade(market, drifted, target, growth > 0.0, filled_at)
     growth = growth * (1.0 - market.cost(trades, filled_at, smoothing))
     turnover = 0.5 * (smooth_abs(trades, smoothing).sum(dim=1) + smooth_abs(trades.sum(dim=1), smoothing))
+    if math.isinf(market.close_cap):  # accounts neither borrow nor sell short
+        held, kept = _drift_on(market, held, decided_at, n_sessions)
+        return Holding(held, torch.cat([growth[:, None] * kept[:, :1], kept[:, 1:]], dim=1), turnover)
     for session in range(1, n_sessions + 1):
         at = decided_at + session
         held, grown = _drift(market, held, AFTER_FILL if session == 1 else WHOLE, at)
@@ -156,10 +159,30 @@ def _drift(market: MarketTensors, weights: Tensor, leg: int, at: Tensor) -> tupl
     grown = torch.cat([names * (1.0 + market.returns[leg, at]), (cash - charge)[:, None]], dim=1)
     growth = grown.sum(dim=1)
     is_ruined = growth <= 0.0
-    only_cash = torch.zeros_like(grown[0])
-    only_cash[-1] = 1.0
     drifted = grown / torch.where(is_ruined, 1.0, growth)[:, None]
-    return torch.where(is_ruined[:, None], only_cash, drifted), torch.where(is_ruined, 0.0, growth)
+    return torch.where(is_ruined[:, None], _only_cash(grown), drifted), torch.where(is_ruined, 0.0, growth)
+
+
+def _drift_on(market: MarketTensors, weights: Tensor, decided_at: Tensor, n_sessions: int) -> tuple[Tensor, Tensor]:
+    """Do as `_drift` from the fill over all sessions (k) at once, without charges: weights (n, N+1), growth (n, k)."""
+    at = decided_at[:, None] + torch.arange(1, n_sessions + 1, device=decided_at.device)
+    returns = torch.cat([market.returns[AFTER_FILL, at[:, :1]], market.returns[WHOLE, at[:, 1:]]], dim=1)
+    cash = weights[:, -1:, None].expand(-1, n_sessions, -1)
+    grown = torch.cat([weights[:, None, :-1] * (1.0 + returns).cumprod(dim=1), cash], dim=2)  # (n, k, N+1)
+    equity = grown.sum(dim=2)
+    is_ruined = (equity <= 0.0).cumsum(dim=1) > 0
+    equity = torch.where(is_ruined, 1.0, equity)  # a ruined account keeps its unit of cash
+    before = torch.cat([torch.ones_like(equity[:, :1]), equity[:, :-1]], dim=1)
+    is_new = is_ruined & ~torch.cat([torch.zeros_like(is_ruined[:, :1]), is_ruined[:, :-1]], dim=1)
+    drifted = torch.where(is_ruined[:, -1:], _only_cash(weights), grown[:, -1] / equity[:, -1:])
+    return drifted, torch.where(is_ruined, 1.0 - is_new.double(), equity / before)
+
+
+def _only_cash(weights: Tensor) -> Tensor:
+    """Weights (N+1,) of an account without names."""
+    only_cash = torch.zeros_like(weights[0])
+    only_cash[-1] = 1.0
+    return only_cash
 
 
 def _trade(
