@@ -9,9 +9,10 @@ from uuid import uuid4
 
 import numpy as np
 import polars as pl
+import yaml
 
 from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.components.document import row_model
+from nvtrader_pipelines.components.document import Document, row_model
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.components.text import Text
 from nvtrader_pipelines.evaluation.multiple_testing import adjusted_p_values
@@ -24,9 +25,9 @@ from nvtrader_pipelines.market.history import PriceHistory
 from nvtrader_pipelines.market.panel import MarketPanel, panel_digest, values_on_panel
 from nvtrader_pipelines.policies.baselines import FactorRank
 from nvtrader_pipelines.runs.lifecycle import now
-from nvtrader_pipelines.storage.documents import read_document, validate_document
+from nvtrader_pipelines.storage.documents import parse_document, read_document, validate_document
 from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
-from nvtrader_pipelines.storage.files import escape_name
+from nvtrader_pipelines.storage.files import escape_name, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.panels import read_history
 from nvtrader_pipelines.storage.read_sources import note_read
@@ -53,6 +54,13 @@ class AlphaSpec(Component):
 
 class ListedAlpha(row_model(ALPHAS.schema.without("panel_digest"))):
     """Alpha, with its evaluation on a source."""
+
+
+class NewAlpha(Document):
+    """File of a new alpha."""
+
+    name: str
+    path: Path
 
 
 class FoundAlphas(NamedTuple):
@@ -91,12 +99,39 @@ def read_alpha(home: Home, name: str) -> AlphaSpec:
 
 
 def _read_file(path: Path) -> AlphaSpec:
-    if not ALPHA_NAME.fullmatch(path.stem):
-        raise StorageError(
-            "the name of an alpha must be up to 63 lowercase letters, digits and -, not starting with -, but its file "
-            f"is {path.name!r}; rename it"
-        )
+    _require_name(path.stem, "rename its file")
     return validate_document(read_document(path), AlphaSpec, f"{path.name} is not a valid alpha")
+
+
+def _require_name(name: str, remedy: str) -> None:
+    if not ALPHA_NAME.fullmatch(name):
+        raise StorageError(
+            "the name of an alpha must be up to 63 lowercase letters, digits and -, not starting with -, but is "
+            f"{name!r}; {remedy}"
+        )
+
+
+def write_alpha(home: Home, name: str, formula: str, description: str = "") -> NewAlpha:
+    """Write the file of a new alpha.
+
+    Args:
+        home: home of the file.
+        name: of the alpha.
+        formula: in YAML or JSON.
+        description: in a line.
+
+    Raises:
+        StorageError: if the name is invalid or taken, or the formula is not valid.
+    """
+    _require_name(name, "name it otherwise")
+    path = home.alphas / f"{name}.yaml"
+    if path.exists():
+        raise StorageError(f"alpha {name} already exists in {path}; choose another name")
+    content = parse_document(f"formula: {formula}".encode(), "the formula") | {"description": description}
+    alpha = validate_document(content, AlphaSpec, "the formula is not valid")
+    text = yaml.safe_dump(alpha.model_dump(mode="json"), sort_keys=False, default_flow_style=None)
+    write_atomically(path, text.encode())
+    return NewAlpha(name=name, path=path)
 
 
 def alpha_experiment(home: Home, name: str) -> dict[str, Any]:

@@ -37,6 +37,27 @@ def pipeline(planted_home):
     return Pipeline(planted_home.root, quiet=True)
 
 
+def test_new_alpha_is_written_once_and_read_back(tmp_path):
+    pipeline = Pipeline.create(tmp_path / "home", quiet=True)
+    written = pipeline.alphas.new("fallen", "[neg, close_return]", description="Fell: by a session.")
+    assert written.path == pipeline.home.alphas / "fallen.yaml"
+    alpha = read_alpha(pipeline.home, "fallen")
+    assert (alpha.formula, alpha.description) == (("neg", "close_return"), "Fell: by a session.")
+    for name, formula in [
+        ("fallen", "close_return"),
+        ("../x", "[neg, close_return]"),
+        ("Up", "[neg, close_return]"),
+        ("other", "[neg, close_retun]"),
+        ("other", "[neg, close_return]\nformula: x"),
+        ("other", "[neg"),
+    ]:
+        with pytest.raises(StorageError):
+            pipeline.alphas.new(name, formula)
+    assert [path.name for path in pipeline.home.alphas.parent.rglob("*.yaml") if "alphas" in str(path)] == [
+        "fallen.yaml"
+    ]
+
+
 def by_name(rows):
     return {row["name"]: row for row in rows.to_dicts()}
 

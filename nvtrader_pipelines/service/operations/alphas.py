@@ -9,7 +9,7 @@ from nvtrader_pipelines.service.operations.operation import Family, operation
 if TYPE_CHECKING:
     import polars as pl
 
-    from nvtrader_pipelines.research.alphas import ListedAlpha
+    from nvtrader_pipelines.research.alphas import ListedAlpha, NewAlpha
 
 
 class Alphas(Family):
@@ -17,6 +17,25 @@ class Alphas(Family):
 
     command, alone = "alphas", "list"
     examples = ("nvtrader alphas", "nvtrader alphas evaluate")
+
+    @operation("nvtrader alphas new fallen '[neg, close_return]'")
+    def new(
+        self,
+        name: Annotated[str, Field(max_length=63, description="Lower-case letters, digits and dashes.")],
+        formula: Annotated[
+            str, Field(max_length=4000, description="List of an operator and its inputs, such as [neg, close_return].")
+        ],
+        *,
+        description: Annotated[str, Field(max_length=1000, description="What the formula is about, in a line.")] = "",
+    ) -> "NewAlpha":
+        """Write data/alphas/NAME.yaml with a formula; never overwrite a file.
+
+        Raises:
+            StorageError: if the name is invalid or taken, or the formula is not valid.
+        """
+        from nvtrader_pipelines.research.alphas import write_alpha
+
+        return write_alpha(self.store.home, name, formula, description)
 
     @operation("nvtrader alphas list", "nvtrader alphas list --json", route="GET /api/alphas", is_kept=True)
     def list(self) -> "Annotated[pl.DataFrame, ListedAlpha]":

@@ -10,6 +10,7 @@ from pydantic import BaseModel, create_model
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.document import Document
+from nvtrader_pipelines.service.operations.alphas import Alphas
 from nvtrader_pipelines.service.operations.data import Data
 from nvtrader_pipelines.service.operations.experiments import Experiments
 from nvtrader_pipelines.service.operations.home import WholeHome
@@ -76,8 +77,11 @@ TOOLS: Mapping[str, Tool] = {
     "data.rl.list": Tool(Runs, "list"),
     "data.rl.describe": Tool(Data, "describe", names={"rl_run_id": "run"}),
     "data.rl.searches": Tool(Searches, "sessions"),
+    "data.rl.search_status": Tool(Searches, "status"),
+    "data.rl.search_journal": Tool(Searches, "journal"),
     "data.backtests.list": Tool(Scoreboard, "show"),
     "data.backtests.describe": Tool(Runs, "show"),
+    "data.alphas.list": Tool(Alphas, "list"),
     "data.brokers.accounts": Tool(Data, "accounts"),
     "data.brokers.orders": Tool(Data, "orders"),
     "data.brokers.plans": Tool(Plans, "list"),
@@ -85,6 +89,8 @@ TOOLS: Mapping[str, Tool] = {
     "data.iceberg.tables": Tool(WholeHome, "tables"),
     "data.iceberg.read_snapshot": Tool(Data, "read_snapshot"),
     "data.sql": Tool(Data, "query"),
+    "data.alphas.new": Tool(Alphas, "new", "writes"),
+    "data.alphas.evaluate": Tool(Alphas, "evaluate", "writes"),
     "data.rl.train": Tool(Experiments, "train", "writes"),
     "data.rl.replay": Tool(Runs, "replay", "writes"),
     "data.rl.annotate": Tool(Runs, "annotate", "writes"),

@@ -14,4 +14,9 @@ def print_alphas(answer: Answer) -> None:
     write_rows(answer.document.select(COLUMNS), Format.TABLE, ("note",))
 
 
-PAGES = {"list": print_alphas, "evaluate": print_alphas}
+def print_new(answer: Answer) -> None:
+    """Print the file of a new alpha, and the next command."""
+    print_line(f"wrote {answer.document.path}; evaluate it: nvtrader alphas evaluate {answer.document.name}")
+
+
+PAGES = {"new": print_new, "list": print_alphas, "evaluate": print_alphas}
