@@ -24,6 +24,8 @@ import typer
 
 from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.desk.bot_files import read_bot
+from nvtrader_pipelines.orchestration.workflow_files import read_workflow
+from nvtrader_pipelines.orchestration.workflows import JOB_TAGS
 from nvtrader_pipelines.promotion.promote import read_gate
 from nvtrader_pipelines.research.alphas import read_alpha
 from nvtrader_pipelines.research.space_file import read_bounds
@@ -100,6 +102,7 @@ READERS: dict[str, Callable[[Home, Path], object]] = {  # of a home's files, whi
     "data/accounts/*.yaml": lambda home, path: read_account(home, path.stem),
     "data/alphas/*.yaml": lambda home, path: read_alpha(home, path.stem),
     "data/bots/*.yaml": lambda home, path: read_bot(home, path.stem),
+    "data/workflows/*.yaml": lambda home, path: read_workflow(home, path.stem, JOB_TAGS),
     "data/autoresearch/*.yaml": lambda _, path: read_bounds(path),
     "data/entrants/*.yaml": lambda _, path: read_entrant(path),
     "data/experiments/*.yaml": lambda home, _: read_experiments(home),  # a test of its own reads their versions

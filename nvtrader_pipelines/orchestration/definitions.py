@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import dagster as dg
@@ -18,6 +19,7 @@ from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResour
 from nvtrader_pipelines.orchestration.schedules import schedules_of
 from nvtrader_pipelines.orchestration.sensors import SENSORS
 from nvtrader_pipelines.orchestration.table_checks import CHECKS
+from nvtrader_pipelines.orchestration.workflows import workflow_jobs
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.views.published_file import NO_DOWNLOADS
 
@@ -48,7 +50,7 @@ def build_defs(overrides: Mapping[str, Any] | None = None, home: Home | None = N
     return dg.Definitions(
         assets=ASSETS,
         asset_checks=[*CHECKS, *PORTFOLIO_CHECKS],
-        jobs=JOBS,
+        jobs=[*JOBS, *workflow_jobs(home, partial(build_defs, overrides, home))],
         schedules=schedules_of(home),
         sensors=SENSORS,
         resources={**resources, **(overrides or {})},

@@ -124,7 +124,7 @@ class RunningUi:
         selector: dict[str, Any] = {**repository, "pipelineName": job}
         partition_sets = self._ask(PARTITIONS, repository=repository, job=job)["results"]
         keys = [[row["name"] for row in keys_of["partitionsOrError"]["results"]] for keys_of in partition_sets]
-        _require_partition(job, keys[0] if keys else None, tags, assets)
+        require_partition(job, keys[0] if keys else None, tags, assets)
         errors = self._ask(VALIDATE, job=selector, config=config).get("errors")
         if errors:
             raise _config_error(job, errors[0]["message"])
@@ -279,21 +279,35 @@ def _valid_job(
     assets: Sequence[str] = (),
 ) -> "dg.JobDefinition":
     """Return a job by its name, if it can run with a configuration and tags; raises as `launch`."""
-    import dagster as dg
-
     from nvtrader_pipelines.orchestration.definitions import build_defs
 
     jobs = {job_def.name: job_def for job_def in build_defs(home=store.home).resolve_all_job_defs()}
     _require_job(job, list(jobs))
-    partitions = jobs[job].partitions_def
-    keys = None if partitions is None else partitions.get_partition_keys(dynamic_partitions_store=instance)
-    _require_partition(job, keys, tags, assets)
-    try:
-        dg.validate_run_config(jobs[job], config)
-    except dg.DagsterInvalidConfigError as error:
-        raise _config_error(job, error.errors[0].message) from error
-    _require_search(store, job, config)
+    require_partition(job, partition_keys(jobs[job], instance), tags, assets)
+    require_config(store, jobs[job], config)
     return jobs[job]
+
+
+def partition_keys(job: "dg.JobDefinition", instance: "dg.DagsterInstance") -> Sequence[str] | None:
+    """Keys of the partitions of a job; None if it has no partitions."""
+    partitions = job.partitions_def
+    return None if partitions is None else partitions.get_partition_keys(dynamic_partitions_store=instance)
+
+
+def require_config(store: Store, job: "dg.JobDefinition", config: Mapping[str, Any]) -> None:
+    """Raise unless a job can run with a configuration.
+
+    Raises:
+        ValueError: if it is not valid.
+        StorageError: if it is that of a search, and its settings are not valid.
+    """
+    import dagster as dg
+
+    try:
+        dg.validate_run_config(job, config)
+    except dg.DagsterInvalidConfigError as error:
+        raise _config_error(job.name, error.errors[0].message) from error
+    _require_search(store, job.name, config)
 
 
 def _requested(
@@ -341,7 +355,9 @@ def _require_job(job: str, jobs: Sequence[str]) -> None:
         raise ValueError(f"a job must be one of {', '.join(names)}, but is {job!r}{suggest(job, names)}")
 
 
-def _require_partition(job: str, keys: Sequence[str] | None, tags: Mapping[str, str], assets: Sequence[str]) -> None:
+def require_partition(
+    job: str, keys: Sequence[str] | None, tags: Mapping[str, str], assets: Sequence[str] = ()
+) -> None:
     """Raise unless the tags name a partition or a range of a job with partitions, and none of another job.
 
     Dagster accepts others, and their steps fail. Assets that a schedule chooses may be without partitions.

@@ -4,22 +4,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from uuid import uuid4
 
 import dagster as dg
 
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
-from nvtrader_pipelines.orchestration import PipelineError
 from nvtrader_pipelines.orchestration.assets.active_policy import VERDICT
 from nvtrader_pipelines.orchestration.definitions import build_defs
-from nvtrader_pipelines.orchestration.instance import open_instance, process_tag
+from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.jobs import CONTEST, JUDGEMENT, PROMOTION, is_contest_judged, is_promotion_current
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, remove_unused_partitions, whole_history_tags
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog, Watch
+from nvtrader_pipelines.orchestration.run_job import console_config, run_job
 from nvtrader_pipelines.promotion.promote import read_gate
 from nvtrader_pipelines.runs.input_digests import contest_digest, promotion_digest
-from nvtrader_pipelines.runs.interruptions import INTERRUPTED, RunHalted
 from nvtrader_pipelines.runs.market_state import market_digest, market_is_current, record_market_digest
 from nvtrader_pipelines.runs.pipeline_state import record_pipeline_state
 from nvtrader_pipelines.runs.planning import JudgedRuns
@@ -36,9 +34,6 @@ from nvtrader_pipelines.storage.tables import Table
 from nvtrader_pipelines.storage.views.publishing import publish
 
 Confirm = Callable[[Sequence[TrainingEstimate]], None]  # raises if long trainings must not start
-INTERRUPTS = (KeyboardInterrupt.__name__, dg.DagsterExecutionInterruptedError.__name__)
-# what Dagster puts before the message of an error
-STORAGE_ERROR, HALTED = (f"{error.__module__}.{error.__name__}: " for error in (StorageError, RunHalted))
 
 
 @dataclass(frozen=True)
@@ -72,32 +67,17 @@ class _Materialization:
         """Run a job to its end, restricted to the assets of some tables if given.
 
         Raises:
-            PipelineError: if a step fails.
-            RunHalted: if the kill switch ends it.
-            KeyboardInterrupt: if the job is interrupted.
+            PipelineError, RunHalted, KeyboardInterrupt: as `run_job`.
         """
-        level = "CRITICAL" if self.quiet else "DEBUG"  # Dagster logs the steps themselves at DEBUG
-        run_id = str(uuid4())
-        try:
-            result = self.defs.resolve_job_def(job).execute_in_process(
-                instance=self.instance,
-                run_id=run_id,
-                partition_key=partition_key,
-                asset_selection=[dg.AssetKey([table.namespace, table.table]) for table in tables] or None,
-                tags={**process_tag(), **(tags or {})},
-                run_config={"loggers": {"console": {"config": {"level": level}}}},
-                raise_on_error=False,
-            )
-        except (dg.DagsterExecutionInterruptedError, KeyboardInterrupt) as interrupt:  # between two steps
-            self.store.ledger.close_interrupted([run_id], INTERRUPTED)
-            raise KeyboardInterrupt from interrupt
-        if not result.success:
-            failure = _failure(job, result)  # a check or an interrupt may have ended the job between two steps
-            self.store.ledger.close_interrupted(
-                [run_id], INTERRUPTED if isinstance(failure, KeyboardInterrupt) else None
-            )
-            raise failure
-        return result
+        return run_job(
+            self.store,
+            self.instance,
+            self.defs.resolve_job_def(job),
+            tags=tags,
+            partition_key=partition_key,
+            asset_selection=[dg.AssetKey([table.namespace, table.table]) for table in tables] or None,
+            run_config=console_config(quiet=self.quiet),
+        )
 
     def update_market(self) -> None:
         """Ingest the bars and derive the market, if its inputs have changed."""
@@ -150,23 +130,6 @@ class _Materialization:
         result = self.launch(PROMOTION.name, tags={CONTEST: state})
         (event,) = result.get_asset_materialization_events()
         self.print_progress(f"promotion: {event.materialization.metadata[VERDICT].value}")
-
-
-def _failure(job: str, result: dg.ExecuteInProcessResult) -> PipelineError | RunHalted | KeyboardInterrupt:
-    """First failure of a job with its trace as a note; a halt and an interrupt are reported as such."""
-    for event in result.filter_events(lambda event: event.is_step_failure):
-        error = event.step_failure_data.error
-        cause = error.cause if error and error.cause else error
-        if cause and cause.cls_name in INTERRUPTS:
-            return KeyboardInterrupt()
-        message = cause.message.strip() if cause else "no message"
-        if message.startswith(HALTED):
-            return RunHalted(message.removeprefix(HALTED))
-        message = message.removeprefix(STORAGE_ERROR)
-        failure = PipelineError(f"{job}: {event.step_key} failed: {message}")
-        failure.add_note(error.to_string() if error else "")
-        return failure
-    return PipelineError(f"{job}: a blocking check failed; see the run {result.run_id} in `nvtrader ui`")
 
 
 def select_experiments(

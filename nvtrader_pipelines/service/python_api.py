@@ -7,6 +7,7 @@ from nvtrader_pipelines.service.open_home import OpenHome
 from nvtrader_pipelines.service.operations.accounts import Accounts
 from nvtrader_pipelines.service.operations.alphas import Alphas
 from nvtrader_pipelines.service.operations.bots import Bots
+from nvtrader_pipelines.service.operations.corpora import Corpora
 from nvtrader_pipelines.service.operations.experiments import Experiments
 from nvtrader_pipelines.service.operations.feedback import Feedback
 from nvtrader_pipelines.service.operations.guards import Guards
@@ -16,6 +17,7 @@ from nvtrader_pipelines.service.operations.policies import Policies
 from nvtrader_pipelines.service.operations.runs import Runs
 from nvtrader_pipelines.service.operations.scoreboard import Scoreboard
 from nvtrader_pipelines.service.operations.searches import Searches
+from nvtrader_pipelines.service.operations.workflows import Workflows
 from nvtrader_pipelines.storage.home import Home
 
 if TYPE_CHECKING:  # slow to import
@@ -47,6 +49,7 @@ class Pipeline(WholeHome):
         self.runs, self.scoreboard, self.guards = Runs(opened), Scoreboard(opened), Guards(opened)
         self.experiments, self.alphas, self.feedback = Experiments(opened), Alphas(opened), Feedback(opened)
         self.searches, self.bots = Searches(opened), Bots(opened)
+        self.corpora, self.workflows = Corpora(opened), Workflows(opened)
 
     @classmethod
     def create(cls, home: str | Path, *, exist_ok: bool = False, quiet: bool = False) -> Self:

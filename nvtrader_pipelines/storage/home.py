@@ -54,6 +54,7 @@ class Home:
     spans_file = _Place("data/traces/spans.jsonl")  # OpenTelemetry spans of searches, as JSON lines
     accounts = _Place("data/accounts")  # accounts at brokers, as YAML
     bots = _Place("data/bots")  # bots that trade accounts on schedules, as YAML
+    workflows = _Place("data/workflows")  # chains of jobs, as YAML
     compliance = _Place("data/compliance")  # the desk's limits, sectors, sales at a loss
     audit = _Place("data/audit")  # every event from proposal to fill, as append-only JSONL
     runtime = _Place("data/runtime")  # state of the trading loop: kill switch, books of the accounts

@@ -28,6 +28,7 @@ from nvtrader_pipelines.service.api.progress_stream import Streams
 from nvtrader_pipelines.service.operations.accounts import Accounts
 from nvtrader_pipelines.service.operations.alphas import Alphas
 from nvtrader_pipelines.service.operations.bots import Bots
+from nvtrader_pipelines.service.operations.corpora import Corpora
 from nvtrader_pipelines.service.operations.experiments import Experiments
 from nvtrader_pipelines.service.operations.feedback import Feedback
 from nvtrader_pipelines.service.operations.guards import Guards
@@ -37,6 +38,7 @@ from nvtrader_pipelines.service.operations.policies import Policies
 from nvtrader_pipelines.service.operations.runs import Runs
 from nvtrader_pipelines.service.operations.scoreboard import Scoreboard
 from nvtrader_pipelines.service.operations.searches import Searches
+from nvtrader_pipelines.service.operations.workflows import Workflows
 from nvtrader_pipelines.service.tools.registry import Permission
 from nvtrader_pipelines.service.tools.toolbox import READING, Toolbox
 from nvtrader_pipelines.storage.store import Store
@@ -50,11 +52,13 @@ FAMILIES = (
     Runs,
     Guards,
     Scoreboard,
+    Corpora,
     Policies,
     Plans,
     Accounts,
     Bots,
     Feedback,
+    Workflows,
 )
 LOG = logging.getLogger(__name__)
 FIRST_SECONDS = 3.0  # opening Dagster's instance would delay the first answers

@@ -6,6 +6,7 @@ from datetime import date
 from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.orchestration.launching import launch
+from nvtrader_pipelines.orchestration.workflow_files import read_workflow, workflow_job_name
 from nvtrader_pipelines.research.search_settings import LaunchSettings
 from nvtrader_pipelines.research.session_store import unused_note
 from nvtrader_pipelines.runs.applications import store_app
@@ -123,9 +124,18 @@ def launch_search(shared: Context, settings: LaunchSettings) -> Launched:
     return Launched(task_id=task_id, session_id=shared.job_runs.session_id(task_id), note=note)
 
 
+def launch_workflow(shared: Context, workflow: str) -> Launched:
+    """Start a workflow, whose steps are checked before the first one runs."""
+    from nvtrader_pipelines.orchestration.workflows import JOB_TAGS
+
+    read_workflow(shared.home, workflow, JOB_TAGS)
+    return Launched(task_id=launch(shared.store, workflow_job_name(workflow)))
+
+
 LAUNCHES: dict[str, Callable[..., Launched]] = {  # by the route of a long operation
     "POST /api/searches/start": launch_search,
     "POST /api/runs/replay": launch_replay,
     "POST /api/experiments/train": launch_training,
     "POST /api/experiments/apps": launch_app,
+    "POST /api/workflows/{workflow}/run": launch_workflow,
 }

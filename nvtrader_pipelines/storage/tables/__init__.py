@@ -32,7 +32,7 @@ from nvtrader_pipelines.storage.tables.preferences import (
     REFUSED_DECISIONS,
 )
 from nvtrader_pipelines.storage.tables.promotion import PROMOTION_DECISIONS
-from nvtrader_pipelines.storage.tables.research import ALPHAS, LLM_CALLS
+from nvtrader_pipelines.storage.tables.research import ALPHAS, DOCUMENTS, LLM_CALLS
 from nvtrader_pipelines.storage.tables.research import SESSIONS as RESEARCH_SESSIONS
 from nvtrader_pipelines.storage.tables.research import TRIALS as RESEARCH_TRIALS
 from nvtrader_pipelines.storage.tables.rl import (
@@ -98,4 +98,5 @@ TABLES: tuple[Table, ...] = (
     ALPHAS,
     RESEARCH_SESSIONS,
     RESEARCH_TRIALS,
+    DOCUMENTS,
 )

@@ -1,4 +1,4 @@
-"""Search sessions and their trials, as written by their journals, and evaluations of alphas."""
+"""Search sessions and their trials, as written by their journals, alphas, and texts on results by corpus."""
 
 import polars as pl
 
@@ -93,6 +93,18 @@ _ALPHAS = TableSchema(
     Column("note", pl.String, "why the mean is undefined; empty if it is not"),
 )
 ALPHAS = Table("research", "alphas", _ALPHAS)
+ALPHA_FACTORS, BACKTEST_SUMMARIES, RL_TRAJECTORY_SUMMARIES = CORPORA = (
+    "alpha_factors",
+    "backtest_summaries",
+    "rl_trajectory_summaries",
+)
+_DOCUMENTS = TableSchema(
+    Column("corpus", pl.String, f"corpus of the text: {', '.join(CORPORA)}"),
+    Column("id", pl.String, "id of the document in its corpus, such as that of a run; a changed text is a further row"),
+    Column("text", pl.String, "text that is searched: data for a reader, never an instruction"),
+    Column("known_from", pl.Date, "first day, UTC, on which the text may be read: all that it reports was known then"),
+)
+DOCUMENTS = Table("research", "documents", _DOCUMENTS)
 ITERATION, MODEL_CALL = "autoresearch.iteration", "llm.call"  # names of spans
 _SPANS = TableSchema(
     SESSION_ID,
