@@ -14,6 +14,7 @@ from nvtrader_pipelines.orchestration.workflow_files import read_workflow, read_
 from nvtrader_pipelines.orchestration.workflows import JOB_TAGS, WORKFLOW_RUN, require_steps
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.views.publishing import publish
 
 
 class ListedWorkflow(Document):
@@ -70,6 +71,7 @@ def run_workflow(store: Store, name: str, watch: Watch | None = None, *, quiet: 
         require_steps(store, instance, spec, defs)
         job = defs.resolve_job_def(workflow_job_name(name))
         result = run_job(store, instance, job, run_config=console_config(quiet=quiet))
+        publish(store)
         runs = instance.get_runs(dg.RunsFilter(tags={WORKFLOW_RUN: result.run_id}), ascending=True)
     return [
         StepRun(job=run.job_name, partition=run.tags.get(PARTITION), run_id=run.run_id, status=run.status.value)

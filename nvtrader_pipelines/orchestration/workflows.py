@@ -21,7 +21,6 @@ from nvtrader_pipelines.runs.registration import register_experiments
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.views.publishing import publish
 
 _LOG = logging.getLogger(__name__)
 WORKFLOW_RUN = "nvtrader/workflow_run"  # tag of the run of a step: the run of its workflow
@@ -76,7 +75,6 @@ def _step_op(name: str, step: WorkflowStep, build: BuildDefinitions) -> dg.OpDef
                 run_job(store, context.instance, job, tags=tags, partition_key=tags.get(PARTITION), run_config=config)
             except PipelineError as failure:
                 raise PipelineError(str(failure)) from None  # the run of the step has the trace
-        publish(store)
 
     return run_step
 

@@ -10,9 +10,10 @@ from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.workflow_files import MAX_STEPS, read_workflow, read_workflows
 from nvtrader_pipelines.orchestration.workflow_runs import run_workflow
-from nvtrader_pipelines.orchestration.workflows import JOB_TAGS, require_steps
+from nvtrader_pipelines.orchestration.workflows import JOB_TAGS, WORKFLOW_RUN, require_steps
 from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.store import Store
 from tests.homes import write_experiment
 
 REPLAY = {"job": "replay", "config": {"ops": {"replay_policies": {"config": {"run_id": "none"}}}}}
@@ -30,10 +31,15 @@ def write(home, name, /, *steps, **changes):
     (home.workflows / f"{name}.yaml").write_text(yaml.safe_dump(content | changes))
 
 
-def runs_of(store):
-    """Job and status of every run, oldest first."""
+def runs_of(store, workflow):
+    """Status of each run of a workflow, with the jobs and states of its steps, oldest first."""
     with open_instance(store) as instance:
-        return [(run.job_name, run.status.value) for run in instance.get_runs(ascending=True)]
+        runs = instance.get_runs(dg.RunsFilter(job_name=workflow))
+        steps = [instance.get_runs(dg.RunsFilter(tags={WORKFLOW_RUN: run.run_id}), ascending=True) for run in runs]
+    return [
+        (run.status.value, [(step.job_name, step.status.value) for step in own])
+        for run, own in zip(runs, steps, strict=True)
+    ]
 
 
 def test_workflow_that_names_another_has_its_steps_in_place(home):
@@ -120,31 +126,37 @@ def defs(tmp_path_factory) -> dg.Definitions:
     return build_defs(home=Home(tmp_path_factory.mktemp("jobs")))
 
 
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory) -> Store:
+    """Store of a home whose Dagster instance the tests share, with an empty market."""
+    return Store(Home(tmp_path_factory.mktemp("runner") / "home"))
+
+
 @pytest.mark.slow
-def test_steps_of_a_workflow_run_in_order(store, capsys):
-    write(store.home, "chain", "gate", "upkeep")
-    write(store.home, "gate", "promotion")
-    rows = Pipeline(store.home.root, quiet=True).workflows.run("chain")
+def test_steps_of_a_workflow_run_in_order(runner, capsys):
+    write(runner.home, "chain", "gate", "upkeep")
+    write(runner.home, "gate", "promotion")
+    runner.home.experiments.mkdir(parents=True)
+    rows = Pipeline(runner.home.root, quiet=True).workflows.run("chain")
     assert rows["job"].to_list() == ["promotion", "upkeep"]
-    assert runs_of(store) == [("workflow_chain", "SUCCESS"), ("promotion", "SUCCESS"), ("upkeep", "SUCCESS")]
+    assert runs_of(runner, "workflow_chain") == [("SUCCESS", [("promotion", "SUCCESS"), ("upkeep", "SUCCESS")])]
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.slow
-def test_failing_first_step_stops_a_workflow(store):
-    write(store.home, "chain", REPLAY, "upkeep")
-    with pytest.raises(PipelineError, match=r"^workflow_chain: .*_step_1_replay failed: replay: ") as failure:
-        run_workflow(store, "chain", quiet=True)
+def test_failing_first_step_stops_a_workflow(runner):
+    write(runner.home, "failing", REPLAY, "upkeep")
+    with pytest.raises(PipelineError, match=r"^workflow_failing: .*_step_1_replay failed: replay: ") as failure:
+        run_workflow(runner, "failing", quiet=True)
     assert "nvtrader_pipelines." not in str(failure.value)
-    assert runs_of(store) == [("workflow_chain", "FAILURE"), ("replay", "FAILURE")]
+    assert runs_of(runner, "workflow_failing") == [("FAILURE", [("replay", "FAILURE")])]
 
 
 @pytest.mark.slow
-def test_workflow_with_a_step_that_cannot_run_starts_none(store):
-    write(store.home, "chain", "upkeep", "market-of-1912")
-    write(store.home, "market-of-1912", {"job": "market", "partition": "1912"})
+def test_workflow_with_a_step_that_cannot_run_starts_none(runner):
+    write(runner.home, "late", "upkeep", {"job": "market", "partition": "1912"})
     with pytest.raises(ValueError, match="step 2"):
-        run_workflow(store, "chain", quiet=True)
-    with pytest.raises(NotFoundError, match="'chain'"):
-        run_workflow(store, "chian", quiet=True)
-    assert runs_of(store) == []
+        run_workflow(runner, "late", quiet=True)
+    with pytest.raises(NotFoundError, match="'late'"):
+        run_workflow(runner, "laet", quiet=True)
+    assert runs_of(runner, "workflow_late") == []

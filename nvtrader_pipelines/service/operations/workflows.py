@@ -37,7 +37,6 @@ class Workflows(Family):
         "nvtrader workflows run nightly --json",
         route="POST /api/workflows/{workflow}/run",
         is_long=True,
-        writes=True,
     )
     def run(
         self, workflow: Annotated[str, Field(max_length=31, description="Workflow of data/workflows.")]
