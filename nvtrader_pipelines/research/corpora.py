@@ -15,8 +15,8 @@ from nvtrader_pipelines.storage.errors import NotFoundError
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Row, to_frame
-from nvtrader_pipelines.storage.tables import DOCUMENTS, SCORECARDS, TRAJECTORIES
-from nvtrader_pipelines.storage.tables.research import BACKTEST_SUMMARIES, CORPORA, RL_TRAJECTORY_SUMMARIES
+from nvtrader_pipelines.storage.tables import ALPHAS, DOCUMENTS, SCORECARDS, TRAJECTORIES
+from nvtrader_pipelines.storage.tables.research import ALPHA_FACTORS, BACKTEST_SUMMARIES, CORPORA, RL_TRAJECTORY_SUMMARIES
 from nvtrader_pipelines.storage.views.view_definitions import view_body
 
 KEY = ["corpus", "id"]
@@ -67,6 +67,7 @@ def update_documents(store: Store, verdicts: pl.DataFrame, trajectories: pl.Data
         *_run_documents(store, verdicts),
         *_scoring_documents(store.tables.read(SCORECARDS)),
         *_trajectory_documents(store, trajectories),
+        *_alpha_documents(store.tables.read(ALPHAS)),
     ]
     current = to_frame(DOCUMENTS, documents).unique([*KEY, "known_from"], keep="last", maintain_order=True)
     with store.lock("documents"):
@@ -166,6 +167,19 @@ def _trajectory_documents(store: Store, trajectories: pl.DataFrame) -> Iterator[
         )
         days = run.finished_at.date(), rows["last_session"].max()
         yield _document(RL_TRAJECTORY_SUMMARIES, run.run_id, text, *days)  # pyright: ignore[reportArgumentType] - dates
+
+
+def _alpha_documents(alphas: pl.DataFrame) -> Iterator[Row]:
+    """Texts on the evaluated alphas; an adjusted p value counts all that were tried until the newest of the source."""
+    newest = alphas.with_columns(pl.col("judged_at").max().over("source"))
+    for row in newest.sort("source", "name").iter_rows(named=True):
+        figures = f"mean rank correlation {row['mean_ic']:.4g}" if row["mean_ic"] is not None else row["note"]
+        text = (
+            f"Alpha {row['name']} on the market {row['source']}, formula {row['formula']}: {figures}, p value "
+            f"{row['adjusted_p_value']:.4g} adjusted for {row['n_tried']} formulas tried, "
+            f"{'significant' if row['is_significant'] else 'not significant'}."
+        )
+        yield _document(ALPHA_FACTORS, f"{row['source']}/{row['digest']}", text, row["judged_at"].date())
 
 
 def _format_figures(row: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, create_model
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.service.operations.alphas import Alphas
+from nvtrader_pipelines.service.operations.corpora import Corpora
 from nvtrader_pipelines.service.operations.data import Data
 from nvtrader_pipelines.service.operations.experiments import Experiments
 from nvtrader_pipelines.service.operations.home import WholeHome
@@ -19,6 +20,7 @@ from nvtrader_pipelines.service.operations.plans import Plans
 from nvtrader_pipelines.service.operations.runs import Runs
 from nvtrader_pipelines.service.operations.scoreboard import Scoreboard
 from nvtrader_pipelines.service.operations.searches import Searches
+from nvtrader_pipelines.service.operations.workflows import Workflows
 
 Permission = Literal["reads", "writes", "trades"]
 INDEX = Path(__file__).with_name("tools.json")  # text and JSON Schemas by tool, of scripts/index_commands.py
@@ -86,16 +88,20 @@ TOOLS: Mapping[str, Tool] = {
     "data.brokers.orders": Tool(Data, "orders"),
     "data.brokers.plans": Tool(Plans, "list"),
     "data.brokers.plan": Tool(Plans, "show"),
+    "data.corpora.list": Tool(Corpora, "list"),
+    "data.corpora.search": Tool(Corpora, "search"),
     "data.iceberg.tables": Tool(WholeHome, "tables"),
     "data.iceberg.read_snapshot": Tool(Data, "read_snapshot"),
     "data.sql": Tool(Data, "query"),
     "data.alphas.new": Tool(Alphas, "new", "writes"),
     "data.alphas.evaluate": Tool(Alphas, "evaluate", "writes"),
+    "data.workflows.list": Tool(Workflows, "list"),
     "data.rl.train": Tool(Experiments, "train", "writes"),
     "data.rl.replay": Tool(Runs, "replay", "writes"),
     "data.rl.annotate": Tool(Runs, "annotate", "writes"),
     "data.rl.search": Tool(Searches, "start", "writes"),
     "data.rl.stop_search": Tool(Searches, "stop", "writes"),
     "data.brokers.decide": Tool(Plans, "decide", "trades"),
+    "data.workflows.run": Tool(Workflows, "run", "trades"),  # its steps may trade
     "data.brokers.halt": Tool(WholeHome, "halt", "trades"),
 }
