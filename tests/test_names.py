@@ -11,7 +11,8 @@ import gymnasium
 import pytest
 from typer.main import get_command
 
-import nvtrader_pipelines.envs  # noqa: F401 - registers the environment
+import nvtrader_pipelines.envs  # registers the environment
+import nvtrader_pipelines.worlds  # noqa: F401 - registers the others
 from nvtrader_pipelines.components.component import aliases_of, kind_of, members, whole_document
 from nvtrader_pipelines.experiments.designs import value_at
 from nvtrader_pipelines.experiments.spec import ExperimentSpec

@@ -1,0 +1,21 @@
+"""Worlds beyond portfolios: an order to execute, and one asset to trade.
+
+Importing the package registers `tradesim_execution-v0` and `tradesim_algotrading-v0` with Gymnasium, and
+`tradesim_portfolio-v0` as a second id of the portfolio environment, before or after Gymnasium itself is imported.
+"""
+
+from types import ModuleType
+
+from wrapt import when_imported
+
+_ENTRY_POINTS = {
+    "tradesim_execution-v0": f"{__name__}.world_env:order_execution_env",
+    "tradesim_algotrading-v0": f"{__name__}.world_env:single_asset_env",
+    "tradesim_portfolio-v0": "nvtrader_pipelines.envs.portfolio_env:PortfolioEnv",
+}
+
+
+@when_imported("gymnasium")
+def _register(gymnasium: ModuleType) -> None:
+    for name, entry_point in _ENTRY_POINTS.items():
+        gymnasium.register(id=name, entry_point=entry_point)

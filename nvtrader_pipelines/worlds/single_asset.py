@@ -1,0 +1,157 @@
+"""World `tradesim_algotrading`: one name of a market, held long, short or not at all."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+from pydantic import Field
+
+from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.explanation import suggest
+from nvtrader_pipelines.envs.accounts import RUIN, Accounts
+from nvtrader_pipelines.envs.rewards import LogGrowth
+from nvtrader_pipelines.envs.spec import EnvSpec
+from nvtrader_pipelines.market.panel import MarketPanel, Window, map_arrays, normalize_windows, window_mask
+from nvtrader_pipelines.portfolio.financing import STANDARD_FINANCING, FinancingModel
+from nvtrader_pipelines.worlds.world import Arrays, WorldStep, require_actions
+
+SHORT, FLAT, LONG = range(3)  # choices; the position is the choice less 1
+_BARS = ("close_returns", "overnight_returns", "high_returns", "low_returns")
+_EPISODES = ("steps", "ends")
+
+
+class SingleAsset(Component):
+    """One name, in which equity is long (1), short (-1) or not at all (0), by a choice at every close.
+
+    Orders fill at the next open, or the next close in markets without opens, so no bar is seen before its fill. A
+    short position is brought back to -1 of equity at every decision and pays the financing's fees. The reward is log
+    growth net of costs. A choice of a name that is not eligible at the close is no position.
+    """
+
+    kind: Literal["tradesim_algotrading"] = "tradesim_algotrading"
+    symbol: str | None = None  # None: the first of the market
+    lookback: Annotated[int, Field(ge=1, le=250)] = 20  # bars observed
+    episode_len: Annotated[int, Field(ge=1, le=2520)] = 60  # sessions
+    turnover_cost_bps: Annotated[float, Field(ge=0.0, le=500.0)] = 10.0  # of the traded value
+    fill: Literal["next_open", "next_close"] = "next_open"
+    financing: FinancingModel = STANDARD_FINANCING
+
+
+def panel_of_symbol(panel: MarketPanel, symbol: str | None) -> MarketPanel:
+    """Return the panel of one name alone, by default of the first.
+
+    Raises:
+        ValueError: if the market lacks the symbol.
+    """
+    name = panel.symbols[0] if symbol is None else symbol
+    if name not in panel.symbols:
+        raise ValueError(
+            f"symbol must be one of the {len(panel.symbols)} of the market {panel.source!r}, but {name!r} is not"
+            f"{suggest(name, panel.symbols)}"
+        )
+    column = panel.symbols.index(name)
+    alone = map_arrays(panel, lambda array: np.ascontiguousarray(array[:, [column]]))
+    return replace(alone, symbols=(name,))
+
+
+class SingleAssetSimulation:
+    """n accounts that trade one name, with episodes within windows of sessions.
+
+    Every window is (first, last) by position: decisions begin at `first`, and prices up to `last` may be used. The
+    scale of the observed bars is that of the windows' sessions alone.
+
+    Raises:
+        ValueError: if the market lacks the symbol, or a window is beyond it or has no two sessions.
+    """
+
+    def __init__(
+        self, panel: MarketPanel, world: SingleAsset, n_accounts: int, windows: Window | Sequence[Window] | None = None
+    ) -> None:
+        self.panel, self.world = panel_of_symbol(panel, world.symbol), world
+        self.n_accounts, self.episode_len = n_accounts, world.episode_len
+        spec = EnvSpec(
+            turnover_cost_bps=world.turnover_cost_bps,
+            fill=world.fill,
+            financing=world.financing,
+            rewards=(LogGrowth(),),
+            vol_penalty=0.0,
+        )
+        self.windows = normalize_windows(windows or (0, len(panel.sessions) - 1))
+        self._starts, self._ends = _episodes(self.windows, world.episode_len, len(panel.sessions))
+        self.accounts = Accounts(self.panel, spec, n_accounts, t=self.windows[0][0])
+        self._bars = self._scaled_bars()
+        self.steps = np.zeros(n_accounts, np.int64)
+        self.ends = np.full(n_accounts, self._ends[0])  # last session of each episode
+        self.observation_space: spaces.Space[Any] = spaces.Box(-np.inf, np.inf, (self._bars[0].size + 1,), np.float32)
+        self.action_space: spaces.Space[Any] = spaces.Discrete(3)
+
+    def reset(self, rows: Sequence[int], generators: Sequence[np.random.Generator]) -> None:
+        """Begin episodes without a position, at starts drawn by each account's generator."""
+        rows = list(rows)
+        places = np.array([generator.integers(len(self._starts)) for generator in generators], np.int64)
+        self.accounts.open(rows, self._starts[places].tolist())
+        self.steps[rows], self.ends[rows] = 0, self._ends[places]
+
+    def observe(self) -> NDArray[np.float32]:
+        """Latest bars, oldest first, as log returns in standard deviations, and the position, (n, length)."""
+        bars = self._bars[self.accounts.t].reshape(self.n_accounts, -1)
+        return np.hstack([bars, self.accounts.weights[:, :1]]).astype(np.float32)
+
+    def step(self, actions: NDArray[Any]) -> WorldStep:
+        """Trade every account to its choice's position and hold to the next close."""
+        choices = require_actions(actions, self.action_space, self.n_accounts)
+        position = np.where(self.panel.eligible[self.accounts.t, 0], choices.astype(np.float64) - FLAT, 0.0)
+        target = np.stack([position, 1.0 - position], axis=1)
+        account = self.accounts.trade(target, np.ones(self.n_accounts, np.bool_), n_sessions=1)
+        self.steps = self.steps + 1
+        terminated = self.accounts.equity <= RUIN
+        return WorldStep(
+            observation=self.observe(),
+            reward=account.reward,
+            terminated=terminated,
+            truncated=(self.accounts.t >= self.ends) & ~terminated,
+            info={
+                "session": self.panel.sessions[self.accounts.t],
+                "equity": self.accounts.equity.copy(),
+                "position": account.transition.executed[:, 0],
+                "cost": account.transition.cost,
+            },
+        )
+
+    def state(self) -> Arrays:
+        """Copies of all arrays that the next step depends on."""
+        return {**self.accounts.state(), **{name: getattr(self, name).copy() for name in _EPISODES}}
+
+    def restore(self, state: Arrays) -> None:
+        """Continue from a `state`."""
+        self.accounts.restore({name: array for name, array in state.items() if name not in _EPISODES})
+        for name in _EPISODES:
+            setattr(self, name, state[name].copy())
+
+    def _scaled_bars(self) -> NDArray[np.float64]:
+        """Bars up to each session in deviations of the windows' returns, (T, B, lookback); 0 before the market."""
+        arrays = [array for name in _BARS if (array := getattr(self.panel, name)) is not None]
+        bars = np.log1p(np.hstack(arrays))
+        inside = window_mask(self.windows, len(bars)) & self.panel.tradable[:, 0]
+        deviation = bars[inside, 0].std() if inside.any() else 0.0
+        padded = np.vstack([np.zeros((self.world.lookback - 1, bars.shape[1])), bars / (deviation or 1.0)])
+        return np.lib.stride_tricks.sliding_window_view(padded, self.world.lookback, axis=0)
+
+
+def _episodes(
+    windows: Sequence[Window], episode_len: int, n_sessions: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """First and last session of every whole episode, or of each window that is shorter than one."""
+    starts, ends = [], []
+    for first, last in windows:
+        if not 0 <= first < last < n_sessions:
+            raise ValueError(
+                f"a window must be two positions first < last within 0..{n_sessions - 1}, but is {first}..{last}; "
+                "give it at least one session after its first"
+            )
+        starts.append(np.arange(first, max(first, last - episode_len) + 1))
+        ends.append(np.minimum(starts[-1] + episode_len, last))
+    return np.concatenate(starts), np.concatenate(ends)

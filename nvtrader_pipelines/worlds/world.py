@@ -1,0 +1,73 @@
+"""Protocol of a world's simulation, and the check of actions."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+Arrays = dict[str, NDArray[Any]]
+
+
+class WorldStep(NamedTuple):
+    """Result of one step of n accounts, before any reset."""
+
+    observation: NDArray[np.float32]  # (n, length)
+    reward: NDArray[np.float64]  # (n,)
+    terminated: NDArray[np.bool_]  # (n,) the world's own end
+    truncated: NDArray[np.bool_]  # (n,) end of the episode's length or of the data
+    info: Arrays  # (n,) each, by name
+
+
+class Simulation(Protocol):
+    """n accounts of one world, each in its own episode.
+
+    Only `reset` draws, from one generator per account, so equal generators and actions give equal bytes for every n.
+    An account whose episode has ended needs a `reset` before its next step.
+    """
+
+    n_accounts: int
+    episode_len: int  # most steps of an episode
+    steps: NDArray[np.int64]  # (n,) since the reset
+    observation_space: spaces.Space[Any]  # a box of float32
+    action_space: spaces.Space[Any]  # a box (A,) or `Discrete`
+
+    def reset(self, rows: Sequence[int], generators: Sequence[np.random.Generator]) -> None:
+        """Begin episodes of the accounts in `rows`; draws all their random numbers."""
+        ...
+
+    def observe(self) -> NDArray[np.float32]:
+        """Build the observations of all accounts, (n, length)."""
+        ...
+
+    def step(self, actions: NDArray[Any]) -> WorldStep:
+        """Carry out an action of every account: (n, A), or the numbers of discrete ones, (n,)."""
+        ...
+
+    def state(self) -> Arrays:
+        """Copies of all arrays that the next step depends on, with a row per account."""
+        ...
+
+    def restore(self, state: Arrays) -> None:
+        """Continue from a `state` of an equal simulation."""
+        ...
+
+
+def require_actions(actions: NDArray[Any], space: spaces.Space[Any], n_accounts: int) -> NDArray[Any]:
+    """Return actions of n accounts: numbers of choices (n,), or rows (n, A) clipped to the box.
+
+    Raises:
+        ValueError: if the shape differs, a value is NaN, or a number is of no choice.
+    """
+    shape = (n_accounts, *(space.shape or ()))
+    if actions.shape != shape:
+        raise ValueError(f"actions need the shape {shape}, but have {actions.shape}")
+    if isinstance(space, spaces.Discrete):
+        if not np.isin(actions, np.arange(space.n)).all():
+            raise ValueError(f"a choice must be a number from 0 to {space.n - 1}, but found {actions.tolist()}")
+        return actions
+    assert isinstance(space, spaces.Box)
+    if np.isnan(actions).any():
+        raise ValueError(f"actions must be numbers, but account {np.isnan(actions).any(axis=1).argmax()} has NaN")
+    return np.clip(actions.astype(np.float64), space.low, space.high)
