@@ -68,7 +68,7 @@ SHOWN = {"text", "ini", "mermaid"}  # blocks that are not run: output, system fi
 VENV = Path(sys.executable).parent
 LIMITS = "max_gross: 4\nmax_net: 4\nmax_short: 1\nmin_net: -4\n"  # of a desk that allows every experiment of a guide
 WITH_BROKER = {"alpaca"}  # guides that a test of their own runs
-WITHOUT_HOME = {"mean-cvar", "weight-pipeline"}  # guides whose Python needs no home
+WITHOUT_HOME = {"mean-cvar", "weight-pipeline", "worlds"}  # guides whose Python needs no home
 RECORDING = """
 pip() { :; }
 nvtrader() { printf '%s\\x1e' "$(printf '%s\\x1f' "$@")" >> calls; echo "$ANSWER"; }
