@@ -17,8 +17,9 @@ from nvtrader_pipelines.orchestration.instance import (
     tagged_process,
 )
 from nvtrader_pipelines.orchestration.job_states import RUN_NOW, JobRun, ScheduleState, scheduled_jobs
-from nvtrader_pipelines.orchestration.launching import PARTITION, RunningUi
+from nvtrader_pipelines.orchestration.launching import RunningUi
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
+from nvtrader_pipelines.orchestration.run_requirements import PARTITION
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
 from nvtrader_pipelines.storage.store import Store

@@ -15,6 +15,15 @@ from uuid import uuid4
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.orchestration.job_states import RUN_NOW, scheduled_jobs
+from nvtrader_pipelines.orchestration.run_requirements import (
+    PARTITION,
+    config_error,
+    one_line,
+    partition_keys,
+    require_config,
+    require_partition,
+    require_search,
+)
 from nvtrader_pipelines.runs.interruptions import require_no_halt
 from nvtrader_pipelines.storage.code_server import running_url
 from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
@@ -24,7 +33,6 @@ from nvtrader_pipelines.storage.store import Store
 if TYPE_CHECKING:
     import dagster as dg
 
-PARTITION, RANGE_START = "dagster/partition", "dagster/asset_partition_range_start"  # tags; their modules are slow
 FAILURE_REASON = "dagster/failure_reason"  # tag
 INTERRUPTIONS = {"CANCELED", "UNEXPECTED_TERMINATION"}  # status by request, and reason of a failure by a signal alone
 ANSWER_SECONDS = 30.0
@@ -127,8 +135,8 @@ class RunningUi:
         require_partition(job, keys[0] if keys else None, tags, assets)
         errors = self._ask(VALIDATE, job=selector, config=config).get("errors")
         if errors:
-            raise _config_error(job, errors[0]["message"])
-        _require_search(store, job, config)
+            raise config_error(job, errors[0]["message"])
+        require_search(store, job, config)
         job_tags = {tag["key"]: tag["value"] for tag in job_row["runTags"]}
         run_tags = [{"key": key, "value": value} for key, value in {**job_tags, **tags}.items()]
         if assets:
@@ -170,7 +178,7 @@ class RunningUi:
             )
         (content,) = data.values()
         if "message" in content:
-            raise StorageError(f"the UI on {self._url} refuses: {_one_line(content['message'])}")
+            raise StorageError(f"the UI on {self._url} refuses: {one_line(content['message'])}")
         return content
 
 
@@ -288,28 +296,6 @@ def _valid_job(
     return jobs[job]
 
 
-def partition_keys(job: "dg.JobDefinition", instance: "dg.DagsterInstance") -> Sequence[str] | None:
-    """Keys of the partitions of a job; None if it has no partitions."""
-    partitions = job.partitions_def
-    return None if partitions is None else partitions.get_partition_keys(dynamic_partitions_store=instance)
-
-
-def require_config(store: Store, job: "dg.JobDefinition", config: Mapping[str, Any]) -> None:
-    """Raise unless a job can run with a configuration.
-
-    Raises:
-        ValueError: if it is not valid.
-        StorageError: if it is that of a search, and its settings are not valid.
-    """
-    import dagster as dg
-
-    try:
-        dg.validate_run_config(job, config)
-    except dg.DagsterInvalidConfigError as error:
-        raise _config_error(job.name, error.errors[0].message) from error
-    _require_search(store, job.name, config)
-
-
 def _requested(
     store: Store, instance: "dg.DagsterInstance", request: Mapping[str, Any]
 ) -> list[tuple[str, Mapping[str, Any], Mapping[str, str], Sequence[str]]]:
@@ -353,52 +339,6 @@ def _require_job(job: str, jobs: Sequence[str]) -> None:
     if job not in jobs:
         names = sorted(name for name in jobs if not name.startswith("__"))  # Dagster's own
         raise ValueError(f"a job must be one of {', '.join(names)}, but is {job!r}{suggest(job, names)}")
-
-
-def require_partition(
-    job: str, keys: Sequence[str] | None, tags: Mapping[str, str], assets: Sequence[str] = ()
-) -> None:
-    """Raise unless the tags name a partition or a range of a job with partitions, and none of another job.
-
-    Dagster accepts others, and their steps fail. Assets that a schedule chooses may be without partitions.
-    """
-    key = tags.get(PARTITION)
-    if assets and key is None:
-        return
-    if keys is None and key is not None:
-        raise ValueError(f"the job {job} has no partitions, but partition {key!r} is named; leave it out")
-    if keys is None or key in keys or (key is None and RANGE_START in tags):
-        return
-    if not keys:
-        raise ValueError(f"the job {job} must have a partition to run, but has none yet; run `nvtrader materialize`")
-    text = "none is named" if key is None else f"{key!r} is none of its {len(keys)} partitions"
-    raise ValueError(f"the job {job} must run a partition such as {keys[-1]}, but {text}{suggest(key or '', keys)}")
-
-
-def _require_search(store: Store, job: str, config: Mapping[str, Any]) -> None:
-    """Raise unless a session can be created by the configuration of a search; Dagster checks no bounds.
-
-    Raises:
-        StorageError, ValueError: as `plan_session`.
-    """
-    if job != "autoresearch":
-        return
-    from nvtrader_pipelines.research.search_settings import LaunchSettings
-    from nvtrader_pipelines.research.session_store import launched_options, plan_session
-    from nvtrader_pipelines.storage.documents import validate_document
-
-    content = config.get("ops", {}).get("autoresearch_session", {}).get("config", {})
-    settings = validate_document(content, LaunchSettings, "the settings are not valid")
-    plan_session(store, **launched_options(store.home, settings))
-
-
-def _config_error(job: str, message: str) -> ValueError:
-    return ValueError(f"the configuration of the job {job} is not valid: {_one_line(message)}")
-
-
-def _one_line(message: str) -> str:
-    """Message of Dagster on one line, without the schema that it expects."""
-    return " ".join(message.split()).partition(". Expected: ")[0]
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ import dagster as dg
 from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.instance import open_instance
-from nvtrader_pipelines.orchestration.launching import PARTITION
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog, Watch
 from nvtrader_pipelines.orchestration.run_job import console_config, run_job
+from nvtrader_pipelines.orchestration.run_requirements import PARTITION
 from nvtrader_pipelines.orchestration.workflow_files import read_workflow, read_workflows, workflow_job_name
 from nvtrader_pipelines.orchestration.workflows import JOB_TAGS, WORKFLOW_RUN, require_steps
 from nvtrader_pipelines.storage.home import Home

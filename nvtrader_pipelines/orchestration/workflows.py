@@ -7,9 +7,14 @@ import dagster as dg
 
 from nvtrader_pipelines.orchestration import PipelineError
 from nvtrader_pipelines.orchestration.jobs import JOBS
-from nvtrader_pipelines.orchestration.launching import PARTITION, partition_keys, require_config, require_partition
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS, YEARS, whole_history_tags
 from nvtrader_pipelines.orchestration.run_job import run_job
+from nvtrader_pipelines.orchestration.run_requirements import (
+    PARTITION,
+    partition_keys,
+    require_config,
+    require_partition,
+)
 from nvtrader_pipelines.orchestration.workflow_files import (
     WorkflowSpec,
     WorkflowStep,

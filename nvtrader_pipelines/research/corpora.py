@@ -16,7 +16,12 @@ from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import Row, to_frame
 from nvtrader_pipelines.storage.tables import ALPHAS, DOCUMENTS, SCORECARDS, TRAJECTORIES
-from nvtrader_pipelines.storage.tables.research import ALPHA_FACTORS, BACKTEST_SUMMARIES, CORPORA, RL_TRAJECTORY_SUMMARIES
+from nvtrader_pipelines.storage.tables.research import (
+    ALPHA_FACTORS,
+    BACKTEST_SUMMARIES,
+    CORPORA,
+    RL_TRAJECTORY_SUMMARIES,
+)
 from nvtrader_pipelines.storage.views.view_definitions import view_body
 
 KEY = ["corpus", "id"]

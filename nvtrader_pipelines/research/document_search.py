@@ -41,5 +41,6 @@ def rank_documents(documents: pl.DataFrame, query: str) -> pl.DataFrame:
         return documents.clear().with_columns(score=pl.lit(0.0))
     index = bm25s.BM25(backend="numpy")
     index.index(bm25s.tokenize(documents["text"].to_list(), return_ids=False, show_progress=False), show_progress=False)
-    scored = documents.with_columns(score=pl.Series(index.get_scores(words[0])).cast(pl.Float64))
+    scores = index.get_scores(words[0])  # pyright: ignore[reportArgumentType] - texts, as no ids are asked for
+    scored = documents.with_columns(score=pl.Series(scores).cast(pl.Float64))
     return scored.filter(pl.col("score") > 0.0).sort("score", "id", "corpus", descending=[True, False, False])

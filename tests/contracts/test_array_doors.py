@@ -47,8 +47,8 @@ ARGUMENTS = {  # by parameter, for functions without an entry in CALLS
     "correction": "holm", "name": "sharpe", "at_least": 2, "seconds": np.abs(RETURNS),
 }  # fmt: skip
 TRIAL_MATRICES = {"backtest_overfitting", "sharpe_ratios", "mean_correlation"}
-NOT_BY_POSITION = {  # rows of tables, sequences of arrays, or sums that callers inside the package make
-    "profile_band", "area_under_profile",
+NOT_BY_POSITION = {  # rows of tables, sequences of arrays, values on a panel, or sums that callers inside make
+    "profile_band", "area_under_profile", "rank_ic", "session_ics",
     "guard_telemetry", "worst_drawdowns", "sharpe_of_sums", "performance_profile", "weights_backtest",
 }  # fmt: skip
 

@@ -1,6 +1,7 @@
-"""Server of the Model Context Protocol (MCP) over a toolbox, for stdio and streamable HTTP."""
+"""Server of the Model Context Protocol (MCP) over tools, for stdio and streamable HTTP."""
 
 import json
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.metadata import version
 from threading import Thread
@@ -23,8 +24,7 @@ from mcp_types import Tool as ListedTool
 from starlette.types import Receive, Scope, Send
 
 from nvtrader_pipelines.service.api.problems import REFUSALS
-from nvtrader_pipelines.service.tools.registry import INDEX
-from nvtrader_pipelines.service.tools.toolbox import Toolbox
+from nvtrader_pipelines.service.tools.registry import INDEX, Tool
 
 INSTRUCTIONS = (
     "Runs, back-tests, accounts and tables of a portfolio pipeline. Returns, weights, costs and drawdowns are "
@@ -39,8 +39,15 @@ SLOW_IMPORTS = (  # the first call would wait
 )
 
 
-def create_server(toolbox: Toolbox) -> Server:
-    """Make the server of a toolbox; refusals reach the client as sentences."""
+def create_server(
+    allowed: Callable[[], Mapping[str, Tool]], call: Callable[[str, Mapping[str, Any]], dict[str, Any]]
+) -> Server:
+    """Make the server of tools; refusals reach the client as sentences.
+
+    Args:
+        allowed: returns the tools that may be called now, by name.
+        call: calls a tool with arguments, and returns its document as JSON.
+    """
     index = json.loads(INDEX.read_text())
 
     async def list_tools(_: Any, __: PaginatedRequestParams | None) -> ListToolsResult:
@@ -53,13 +60,13 @@ def create_server(toolbox: Toolbox) -> Server:
                     output_schema=index[name]["result"],
                     annotations=ToolAnnotations(read_only_hint=tool.needs == "reads", open_world_hint=False),
                 )
-                for name, tool in toolbox.tools.items()
+                for name, tool in allowed().items()
             ]
         )
 
     async def call_tool(_: Any, params: CallToolRequestParams) -> CallToolResult:
         try:
-            document = await run_sync(toolbox.call, params.name, params.arguments or {})
+            document = await run_sync(call, params.name, params.arguments or {})
         except (*REFUSALS, OSError) as error:
             return CallToolResult(content=[TextContent(text=str(error))], is_error=True)
         return CallToolResult(content=[TextContent(text=json.dumps(document))], structured_content=document)

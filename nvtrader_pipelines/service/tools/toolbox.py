@@ -87,7 +87,7 @@ def open_server(toolbox: Toolbox) -> "Server":
         raise UnavailableError(
             "tools need the package mcp, which is not installed: pip install 'nvtrader-pipelines[mcp]'"
         ) from error
-    return create_server(toolbox)
+    return create_server(lambda: toolbox.tools, toolbox.call)
 
 
 def _answer(tool: Tool, opened: OpenHome, values: Mapping[str, Any]) -> BaseModel:
