@@ -167,8 +167,11 @@ def _earlier_sentence(results: Results) -> list[str]:
         return []
     year = results.period.removeprefix("from_")
     policies = [f"{label(row.policy, is_learned=True)} {format_number(row.sharpe)}" for row in results.earlier]
+    has_one = len({row.best_baseline for row in results.earlier}) == 1
     best = {
-        f"{label(row.best_baseline, is_learned=False)}, the best baseline, {format_number(row.best_baseline_sharpe)}"
+        f"{label(row.best_baseline, is_learned=False)}, the best baseline"
+        f"{'' if has_one else f' of {_policies_with(row.best_baseline, results)}'}, "
+        f"{format_number(row.best_baseline_sharpe)}"
         for row in results.earlier
     }
     anchors = {
@@ -179,6 +182,12 @@ def _earlier_sentence(results: Results) -> list[str]:
     ratios = [*policies, *sorted(best), *sorted(anchors)]
     listed = f"{', '.join(ratios[:-1])} and {ratios[-1]}"
     return [f"Before {year}, on the folds that were tuned on, the Sharpe ratios were: {listed}."]
+
+
+def _policies_with(best_baseline: str, results: Results) -> str:
+    """List the policies that had the same best baseline before the reported period."""
+    names = [label(row.policy, is_learned=True) for row in results.earlier if row.best_baseline == best_baseline]
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _luck_sentence(results: Results) -> str:

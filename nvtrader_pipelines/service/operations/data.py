@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from nvtrader_pipelines.desk.account_history import AccountOrder
     from nvtrader_pipelines.desk.account_snapshot import AccountSnapshot
+    from nvtrader_pipelines.execution.audit import AuditEvent
     from nvtrader_pipelines.runs.run_summary import RunSummary
     from nvtrader_pipelines.service.documents.tool_facts import TableRows
 
@@ -95,6 +96,14 @@ class Data(Family):
         from nvtrader_pipelines.storage.views.queries import query_views
 
         return _rows(query_views(self.store, query, max_rows=limit + 1), limit)
+
+    def record(self, event: "AuditEvent") -> None:
+        """Record an event in the audit, and in its table and view."""
+        from nvtrader_pipelines.desk.mirror import mirror_home_events
+
+        self.store.audit.append([event])
+        mirror_home_events(self.store)
+        self.publish(notifies=False)
 
 
 def _rows(frame: "pl.DataFrame", limit: int) -> "TableRows":

@@ -12,6 +12,7 @@ from nvtrader_pipelines.components.document import rows_of
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.execution.audit import AuditEvent, event_id
 from nvtrader_pipelines.service.open_home import OpenHome
+from nvtrader_pipelines.service.operations.data import Data
 from nvtrader_pipelines.service.tools.registry import TOOLS, Permission, Tool
 from nvtrader_pipelines.storage.documents import validate_document
 from nvtrader_pipelines.storage.errors import ConflictError, NotFoundError, UnavailableError
@@ -58,7 +59,7 @@ class Toolbox:
         opened = self.opened
         if tool.needs != "reads":
             opened = replace(opened, by=f"{opened.by} by {name}")
-            opened.store.audit.append([_record(opened.by, name, given)])
+            Data(opened).record(_record(opened.by, name, given))
         return json.loads(_answer(tool, opened, values).model_dump_json(warnings=False))
 
     def _require(self, name: str) -> Tool:
