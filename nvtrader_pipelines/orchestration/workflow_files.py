@@ -102,6 +102,10 @@ def _job_steps(
     if name in above:
         circle = " → ".join((*above[above.index(name) :], name))
         raise StorageError(f"workflows must not name each other in a circle, but {circle}; remove one of these steps")
+    if len(above) >= MAX_STEPS:
+        raise StorageError(
+            f"workflows must name each other {MAX_STEPS} levels deep at most, but {above[0]} does deeper"
+        )
     for step in files[name].steps:
         if step.job in jobs:
             yield step

@@ -187,7 +187,8 @@ def evaluate_alphas(
     if not alphas:
         raise NotFoundError("there is no alpha to evaluate; write data/alphas/<name>.yaml")
     sources = store.panels.sources()
-    panel = store.panels.read(MarketChoice(source=source or (sources[0] if len(sources) == 1 else "sample")))
+    choice = {"source": source or (sources[0] if len(sources) == 1 else "sample")}
+    panel = store.panels.read(validate_document(choice, MarketChoice, "the source is not valid"))
     history, task_id = read_history(store.tables, panel), uuid4().hex
 
     def progress(stage: Stage, message: str, n_done: int) -> Progress:

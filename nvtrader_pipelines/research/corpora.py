@@ -57,13 +57,16 @@ def trajectory_query(tables: Warehouse) -> str:
     return OF_SEEDS.format(trajectories=view_body(tables, TRAJECTORIES))
 
 
-def update_documents(store: Store, verdicts: pl.DataFrame, trajectories: pl.DataFrame) -> pl.DataFrame:
+def update_documents(store: Store, verdicts: pl.DataFrame, trajectories: pl.DataFrame, on: date) -> pl.DataFrame:
     """Write the texts on all results; where a text has changed, the earlier one stays readable as of its days.
+
+    Only the first text of a document may be dated back: what has changed since became known today.
 
     Args:
         store: store of the home.
         verdicts: rows of the walk-forward evaluation.
         trajectories: answer to `trajectory_query`.
+        on: today.
 
     Returns:
         The rows of the table.
@@ -77,7 +80,12 @@ def update_documents(store: Store, verdicts: pl.DataFrame, trajectories: pl.Data
     current = to_frame(DOCUMENTS, documents).unique([*KEY, "known_from"], keep="last", maintain_order=True)
     with store.lock("documents"):
         stored = store.tables.read(DOCUMENTS)
-        changed = current.join(latest_documents(stored), on=[*KEY, "text"], how="anti")
+        latest = latest_documents(stored)
+        changed = current.join(latest, on=[*KEY, "text"], how="anti").join(
+            latest.select(*KEY, stored_from="known_from"), on=KEY, how="left"
+        )
+        today = pl.when(pl.col("stored_from").is_not_null()).then(pl.lit(on))
+        changed = changed.with_columns(known_from=pl.max_horizontal("known_from", today)).drop("stored_from")
         others = stored.join(changed, on=[*KEY, "known_from"], how="anti")
         rows = pl.concat([others, changed]).sort(*KEY, "known_from")
         store.tables.replace(DOCUMENTS, rows, {})

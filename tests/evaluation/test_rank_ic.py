@@ -22,7 +22,7 @@ RANDOM = [
     *(["decay_linear", ["sub", "close_return", "overnight_return"], window] for window in (5, 10, 21)),
     ["rank", ["sub", "high_return", "low_return"]],
 ]
-PLANTED = ["log", "volume"]
+PLANTED = ["log1p", "volume_change"]
 
 
 def noise(*shape, seed=0):

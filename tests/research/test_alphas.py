@@ -88,7 +88,7 @@ def test_deleted_and_renamed_alphas_stay_one_trial_each(pipeline):
 
 
 def test_alpha_without_data_is_a_trial_with_p_value_1(pipeline):
-    write_alpha(pipeline.home, "still", ["mul", "volume", 0])
+    write_alpha(pipeline.home, "still", ["mul", "volume_change", 0])
     row = by_name(pipeline.alphas.evaluate("still"))["still"]
     assert (row["n_sessions"], row["mean_ic"], row["p_value"], row["n_tried"]) == (0, None, 1.0, 1)
     assert row["note"]

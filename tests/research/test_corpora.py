@@ -105,7 +105,7 @@ def test_run_has_a_text_in_two_corpora_from_the_day_of_its_judgement(documented)
 @pytest.mark.slow
 def test_changed_verdict_is_a_further_text_and_the_earlier_stays(documented):
     before, verdicts = documented.tables.read(DOCUMENTS), documented.tables.read(EVALUATIONS)
-    assert update_documents(documented, verdicts, NO_TRAJECTORIES).equals(before)  # nothing is new
+    assert update_documents(documented, verdicts, NO_TRAJECTORIES, DAY).equals(before)  # nothing is new
     (key, text, day) = before.filter(corpus=BACKTEST_SUMMARIES).select("id", "text", "known_from").row(-1)
     later = day + dt.timedelta(days=400)
     card = dict.fromkeys(SCORECARDS.schema) | {
@@ -115,7 +115,8 @@ def test_changed_verdict_is_a_further_text_and_the_earlier_stays(documented):
     }
     documented.tables.replace(SCORECARDS, to_frame(SCORECARDS, [card]), {})  # by which the verdict is of a later day
     changed = verdicts.with_columns(pl.col("sharpe") + 1.0)
-    texts = update_documents(documented, changed, NO_TRAJECTORIES).filter(corpus=BACKTEST_SUMMARIES, id=key)
-    assert texts["known_from"].to_list() == [day, later]
-    assert read_documents(documented, BACKTEST_SUMMARIES, later - dt.timedelta(days=1))["text"].to_list() == [text]
-    assert read_documents(documented, BACKTEST_SUMMARIES, later)["text"].to_list() == texts["text"].to_list()[1:]
+    on = later + dt.timedelta(days=1)  # what has changed becomes known no earlier
+    texts = update_documents(documented, changed, NO_TRAJECTORIES, on).filter(corpus=BACKTEST_SUMMARIES, id=key)
+    assert texts["known_from"].to_list() == [day, on]
+    assert read_documents(documented, BACKTEST_SUMMARIES, later)["text"].to_list() == [text]
+    assert read_documents(documented, BACKTEST_SUMMARIES, on)["text"].to_list() == texts["text"].to_list()[1:]

@@ -1,4 +1,4 @@
-"""Formulas over returns and volume, as trees over a fixed list of operators."""
+"""Formulas over returns and changes of volume, as trees over a fixed list of operators."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ FIELDS: Mapping[str, str] = {  # of a formula, with the array of the price histo
     "overnight_return": "opens",
     "high_return": "highs",
     "low_return": "lows",
-    "volume": "volumes",
+    "volume_change": "volumes",
 }
 
 
@@ -221,7 +221,7 @@ def _own_look_back(operator: Operator, window: int) -> int:
 def _look_back(tree: Any) -> int:
     """Earlier sessions that the value of a parsed formula depends on; a return needs the close before it."""
     if not isinstance(tree, tuple):
-        return int(isinstance(tree, str) and tree != "volume")
+        return int(isinstance(tree, str))
     operator = OPERATORS[tree[0]]
     own = _own_look_back(operator, tree[-1]) if operator.min_window else 0
     return own + max(map(_look_back, tree[1 : 1 + operator.n_inputs]))
@@ -231,10 +231,10 @@ FormulaTree = Annotated[tuple[Any, ...], BeforeValidator(parse_formula)]
 
 
 class Formula(Component):
-    """Formula over returns since the last known close and volume, in lists of an operator and its inputs.
+    """Formula over returns and changes of volume since the last known one, in lists of an operator and its inputs.
 
-    Prices enter as returns only, so that no later adjustment of a price changes a value. Windows leave missing values
-    out and need 80 % of them. Ranks run from -1 to 1, and ranks and z-scores are over the names that were listed for a
+    Prices and volumes enter as changes only, so that no later adjustment for a split changes a value. Windows leave
+    missing values out and need 80 % of them. Ranks run from -1 to 1, and ranks and z-scores are over the names that were listed for a
     year when the formula uses them. A division by 0 is 0, and a logarithm of no positive number unknown.
 
     Source: Kakushadze (2016), "101 Formulaic Alphas".
@@ -287,4 +287,6 @@ def _field(name: str, history: PriceHistory) -> FloatArray:
         raise MissingFieldError(
             f"the formula needs {FIELDS[name]}, but the source has none; deliver them, or drop {name}"
         )
-    return values if name == "volume" else values / lag(history.last_closes(), 1) - 1.0
+    before = lag(forward_fill(values) if name == "volume_change" else history.last_closes(), 1)
+    changes = values / before - 1.0
+    return np.where(np.isfinite(changes), changes, np.nan)  # a volume may be 0

@@ -8,6 +8,7 @@ from nvtrader_pipelines.orchestration.assets.scoreboard import SCORECARDS_KEY
 from nvtrader_pipelines.orchestration.partitions import all_partitions
 from nvtrader_pipelines.orchestration.reports import markdown_table, table_result
 from nvtrader_pipelines.research.corpora import trajectory_query, update_documents
+from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import DOCUMENTS, EVALUATIONS
 from nvtrader_pipelines.storage.views.published_file import read_query
@@ -32,6 +33,6 @@ def documents(store: dg.ResourceParam[Store], duckdb: DuckDBResource) -> dg.Mate
     with duckdb.get_connection() as connection:
         verdicts = read_query(connection, view_body(store.tables, EVALUATIONS))
         trajectories = read_query(connection, trajectory_query(store.tables))
-    rows = update_documents(store, verdicts, trajectories)
+    rows = update_documents(store, verdicts, trajectories, now().date())
     sizes = dg.MetadataValue.md(markdown_table(rows.group_by("corpus").len("documents").sort("corpus")))
     return table_result(store, DOCUMENTS, len(rows), {"corpora": sizes})

@@ -115,13 +115,14 @@ class WindowTraining(ABC, Generic[SettingsT]):
             self.timesteps = facts["timesteps"]
             self._generator.bit_generator.state = facts["generator"]
             torch.set_rng_state(arrays["torch_random"])
-            if self._device.type == "cuda":
+            if self._device.type == "cuda" and "gpu_random" in arrays:  # one of a CPU has none
                 torch.cuda.set_rng_state(arrays["gpu_random"], self._device)
 
     def _add_gradients(self, starts: NDArray[np.int64]) -> dict[str, float]:
         """Play windows and add up the gradients of their loss, in as few parts as the memory holds; return scalars.
 
-        What is compared stays in one part, so that parts change results by rounding only, and by other draws.
+        What is compared stays in one part, so that parts change results by rounding, and by other draws. DeepTrader
+        standardizes rewards within a part.
 
         Raises:
             ValueError: if the smallest part is too large for the memory.

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from nvtrader_pipelines.service.operations.arguments import Account, OneAccount, RunName
 from nvtrader_pipelines.service.operations.operation import Family, operation
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.views.row_conditions import RowCondition
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.runs.run_summary import RunSummary
     from nvtrader_pipelines.service.documents.tool_facts import TableRows
 
+SnapshotText = Annotated[str, Field(pattern=r"^[0-9]{1,19}$")]
 Limit = Annotated[int, Field(ge=1, le=1000, description="Rows at most.")]
 
 
@@ -64,7 +66,10 @@ class Data(Family):
         self,
         table: Annotated[str, Field(max_length=200, description="Table, such as rl.trajectories.")],
         *,
-        snapshot_id: Annotated[int | None, Field(description="Snapshot; default: the current one.")] = None,
+        snapshot_id: Annotated[
+            SnapshotText | Annotated[int, Field(strict=True)] | None,
+            Field(description="Snapshot, also as text, since some clients round it; default: the current one."),
+        ] = None,
         where: Annotated[
             tuple[RowCondition, ...], Field(max_length=20, description="Conditions, all of which a row meets.")
         ] = (),
@@ -78,7 +83,8 @@ class Data(Family):
         """
         from nvtrader_pipelines.storage.views.snapshot_rows import find_table, read_snapshot_rows
 
-        rows = read_snapshot_rows(self.store, find_table(table), where, limit + 1, snapshot_id)
+        snapshot = None if snapshot_id is None else int(snapshot_id)
+        rows = read_snapshot_rows(self.store, find_table(table), where, limit + 1, snapshot)
         return _rows(rows, limit)
 
     @operation()
@@ -107,8 +113,18 @@ class Data(Family):
 
 
 def _rows(frame: "pl.DataFrame", limit: int) -> "TableRows":
-    """Document of the first rows of a frame."""
+    """Document of the first rows of a frame; bytes are hexadecimal digits."""
+    import polars as pl
+
     from nvtrader_pipelines.service.documents.tool_facts import TableRows
 
-    rows = tuple(frame.head(limit).iter_rows(named=True))
+    try:
+        rows = tuple(
+            {name: value.hex() if isinstance(value, bytes) else value for name, value in row.items()}
+            for row in frame.head(limit).iter_rows(named=True)
+        )
+    except pl.exceptions.PanicException as error:  # ends the process otherwise
+        raise StorageError(
+            f"the rows must have days of the years 1 to 9999, but have others ({error}); cast them to text"
+        ) from error
     return TableRows(columns=tuple(frame.columns), rows=rows, has_more=len(frame) > limit)

@@ -22,7 +22,9 @@ from nvtrader_pipelines.service.operations.scoreboard import Scoreboard
 from nvtrader_pipelines.service.operations.searches import Searches
 from nvtrader_pipelines.service.operations.workflows import Workflows
 
-Permission = Literal["reads", "writes", "trades"]
+Permission = Literal["writes", "trades"]
+WRITES: frozenset[Permission] = frozenset({"writes"})
+TRADES: frozenset[Permission] = frozenset({"trades"})
 INDEX = Path(__file__).with_name("tools.json")  # text and JSON Schemas by tool, of scripts/index_commands.py
 
 
@@ -32,7 +34,8 @@ class Tool:
 
     family: type[Family]
     method: str
-    needs: Permission = "reads"
+    needs: frozenset[Permission] = frozenset()  # it reads only without any
+    is_urgent: bool = False  # called before the call is recorded, which may fail
     names: Mapping[str, str] = field(default_factory=dict)  # parameters by the names of their arguments, if others
 
     @property
@@ -94,14 +97,14 @@ TOOLS: Mapping[str, Tool] = {
     "data.iceberg.read_snapshot": Tool(Data, "read_snapshot"),
     "data.sql": Tool(Data, "query"),
     "data.workflows.list": Tool(Workflows, "list"),
-    "data.alphas.new": Tool(Alphas, "new", "writes"),
-    "data.alphas.evaluate": Tool(Alphas, "evaluate", "writes"),
-    "data.rl.train": Tool(Experiments, "train", "writes"),
-    "data.rl.replay": Tool(Runs, "replay", "writes"),
-    "data.rl.annotate": Tool(Runs, "annotate", "writes"),
-    "data.rl.search": Tool(Searches, "start", "writes"),
-    "data.rl.stop_search": Tool(Searches, "stop", "writes"),
-    "data.brokers.decide": Tool(Plans, "decide", "trades"),
-    "data.workflows.run": Tool(Workflows, "run", "trades"),  # its steps may trade
-    "data.brokers.halt": Tool(WholeHome, "halt", "trades"),
+    "data.alphas.new": Tool(Alphas, "new", WRITES),
+    "data.alphas.evaluate": Tool(Alphas, "evaluate", WRITES),
+    "data.rl.train": Tool(Experiments, "train", WRITES),
+    "data.rl.replay": Tool(Runs, "replay", WRITES),
+    "data.rl.annotate": Tool(Runs, "annotate", WRITES),
+    "data.rl.search": Tool(Searches, "start", WRITES),
+    "data.rl.stop_search": Tool(Searches, "stop", WRITES),
+    "data.brokers.decide": Tool(Plans, "decide", TRADES),
+    "data.workflows.run": Tool(Workflows, "run", WRITES | TRADES),  # its steps may trade
+    "data.brokers.halt": Tool(WholeHome, "halt", TRADES, is_urgent=True),
 }

@@ -58,7 +58,7 @@ def create_server(
                     description=index[name]["text"],
                     input_schema=index[name]["arguments"],
                     output_schema=index[name]["result"],
-                    annotations=ToolAnnotations(read_only_hint=tool.needs == "reads", open_world_hint=False),
+                    annotations=ToolAnnotations(read_only_hint=not tool.needs, open_world_hint=False),
                 )
                 for name, tool in allowed().items()
             ]

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from mcp.server import Server
 
 SWITCHES: Mapping[Permission, str] = {"writes": "--allow-writes", "trades": "--allow-trading"}
-READING: frozenset[Permission] = frozenset({"reads"})
+READING: frozenset[Permission] = frozenset()
 
 
 def permissions_of(*, allow_writes: bool, allow_trading: bool) -> frozenset[Permission]:
     """Permissions that two switches give."""
-    given: Mapping[Permission, bool] = {"reads": True, "writes": allow_writes, "trades": allow_trading}
+    given: Mapping[Permission, bool] = {"writes": allow_writes, "trades": allow_trading}
     return frozenset(name for name, is_given in given.items() if is_given)
 
 
@@ -42,7 +42,7 @@ class Toolbox:
         """Tools that may be called now."""
         is_halted = self.opened.store.switch.halt_reason() is not None
         allowed = READING if is_halted else self.permissions
-        return {name: tool for name, tool in TOOLS.items() if tool.needs in allowed}
+        return {name: tool for name, tool in TOOLS.items() if tool.needs <= allowed}
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Call a tool and return its document as JSON.
@@ -57,19 +57,25 @@ class Toolbox:
         given = validate_document(dict(arguments), tool.arguments, f"the arguments of {name} are not valid")
         values = {parameter.name: getattr(given, argument) for argument, parameter in tool.parameters.items()}
         opened = self.opened
-        if tool.needs != "reads":
+        if tool.needs:
             opened = replace(opened, by=f"{opened.by} by {name}")
-            Data(opened).record(_record(opened.by, name, given))
-        return json.loads(_answer(tool, opened, values).model_dump_json(warnings=False))
+            event = _record(opened.by, name, given)
+            if tool.is_urgent:
+                answer = _answer(tool, opened, values)
+                Data(opened).record(event)
+                return _content(answer)
+            Data(opened).record(event)
+        return _content(_answer(tool, opened, values))
 
     def _require(self, name: str) -> Tool:
         if name not in TOOLS:
             near = suggest(name, [*TOOLS])
             raise NotFoundError(f"there is no tool {name!r}{near or ';'} there are {', '.join(self.tools)}")
         tool, switch = TOOLS[name], self.opened.store.switch
-        if tool.needs not in self.permissions:
-            raise ConflictError(f"{name} must be allowed, but is not; start the tools with {SWITCHES[tool.needs]}")
-        if tool.needs != "reads" and (reason := switch.halt_reason()):
+        if missing := tool.needs - self.permissions:
+            switches = " ".join(switch for need, switch in SWITCHES.items() if need in missing)
+            raise ConflictError(f"{name} must be allowed, but is not; start the tools with {switches}")
+        if tool.needs and (reason := switch.halt_reason()):
             raise ConflictError(f"{name} needs a released kill switch, but {reason}; {switch.remedy}")
         return tool
 
@@ -101,6 +107,11 @@ def _answer(tool: Tool, opened: OpenHome, values: Mapping[str, Any]) -> BaseMode
     if tool.operation.is_frame:
         return tool.result(rows=rows_of(tool.operation.row, answer))
     return answer if isinstance(answer, tool.result) else tool.result(result=answer)
+
+
+def _content(answer: BaseModel) -> dict[str, Any]:
+    """JSON of a document."""
+    return json.loads(answer.model_dump_json(warnings=False))
 
 
 def _record(by: str, name: str, arguments: BaseModel) -> AuditEvent:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Timer
 
 import duckdb
 import polars as pl
@@ -22,6 +23,7 @@ from nvtrader_pipelines.storage.views.published_file import (
 )
 from nvtrader_pipelines.storage.views.restricted_query import run_restricted
 
+MAX_SECONDS = 30.0  # of a query of which the first rows are asked for, by a tool
 COLUMNS = """
 SELECT if(schema_name = 'main', '', schema_name || '.') || table_name AS name,
        column_name AS column, data_type AS type, coalesce(comment, '') AS meaning
@@ -45,7 +47,12 @@ def query_views(store: Store, query: str, *, allow_files: bool = False, max_rows
     if not home.catalog.exists():
         raise StorageError(f"there are no tables yet: {home.catalog} is missing; run `nvtrader materialize` first")
     with query_errors(home), IN_THIS_PROCESS, _open_current(store) as connection:
-        return read_query(connection, query) if allow_files else run_restricted(connection, home, query, max_rows)
+        if allow_files:
+            return read_query(connection, query)
+        if max_rows is None:
+            return run_restricted(connection, home, query)
+        with _time_limit(connection):
+            return run_restricted(connection, home, query, max_rows)
 
 
 def read_columns(store: Store, name: str) -> pl.DataFrame:
@@ -63,6 +70,26 @@ def read_columns(store: Store, name: str) -> pl.DataFrame:
 
 
 @contextmanager
+def _time_limit(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Interrupt a query after some seconds, since others wait for it.
+
+    Raises:
+        StorageError: if it is interrupted.
+    """
+    timer = Timer(MAX_SECONDS, connection.interrupt)
+    timer.start()
+    try:
+        yield
+    except duckdb.InterruptException as error:
+        raise StorageError(
+            f"a query must end within {MAX_SECONDS:g} seconds, but this one did not; ask for less, or run it with "
+            "`nvtrader sql`"
+        ) from error
+    finally:
+        timer.cancel()
+
+
+@contextmanager
 def query_errors(home: Home) -> Iterator[None]:
     """Turn errors of DuckDB into a sentence with the remedy.
 
@@ -71,6 +98,10 @@ def query_errors(home: Home) -> Iterator[None]:
     """
     try:
         yield
+    except pl.exceptions.PolarsError as error:
+        raise StorageError(
+            f"the rows have a type that is not supported ({error}); cast it, as in CAST(x AS text)"
+        ) from error
     except duckdb.Error as error:
         if "No files found" in str(error) and str(home.iceberg) in str(error):
             raise StorageError(

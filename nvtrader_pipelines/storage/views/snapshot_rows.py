@@ -44,7 +44,7 @@ def read_snapshot_rows(
     """
     expressions = [_expression(table, condition) for condition in conditions]
     keys = {
-        condition.column: [condition.value]
+        condition.column: [_typed(condition.column, table.schema[condition.column], condition.value)]
         for condition in conditions
         if condition.op == "eq" and condition.column in table.partition_by
     }
@@ -82,7 +82,8 @@ def _typed(name: str, kind: Any, value: object) -> Any:
         )
     try:
         typed = TypeAdapter(kind.to_python()).validate_python(value)
-    except ValidationError as error:
+        pl.Series([typed], dtype=kind)  # fails for a number that is too large
+    except (ValidationError, pl.exceptions.PolarsError, TypeError, OverflowError) as error:
         raise ValueError(
             f"where: {name} must be compared with a value of type {kind}, but is compared with {format_value(value)}; "
             "give one, days and times as 2024-01-31"

@@ -18,13 +18,14 @@ from nvtrader_pipelines.service.tools.toolbox import READING, Toolbox, open_serv
 from nvtrader_pipelines.storage.errors import ConflictError, NotFoundError, StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import RETURNS, TRAJECTORIES
+from nvtrader_pipelines.storage.views import queries
 from scripts.index_commands import index_tools
 from tests.homes import NVTRADER, copy_home, environment
 from tests.service.api.conftest import AUTHORIZED, TOKEN, client_of, waiting  # noqa: F401 - a fixture
 from tests.service.api.servers import served
 
 pytestmark = pytest.mark.slow
-READS = sorted(name for name, tool in TOOLS.items() if tool.needs == "reads")
+READS = sorted(name for name, tool in TOOLS.items() if not tool.needs)
 OTHERS = sorted(TOOLS.keys() - set(READS))
 EVERYTHING = permissions_of(allow_writes=True, allow_trading=True)
 INVOKE = "/mcp/data/tools/{}/invoke"
@@ -143,6 +144,13 @@ def test_rows_of_a_snapshot_meet_the_conditions(built_home):
         ("data.sql", {"query": "COPY (SELECT 1) TO 'stolen.csv'"}, StorageError),
         ("data.sql", {"query": "EXPLAIN COPY (SELECT 1) TO 'stolen.csv'"}, StorageError),
         ("data.sql", {"query": "DROP VIEW gold.returns"}, StorageError),
+        ("data.sql", {"query": "SELECT 'infinity'::date"}, StorageError),
+        ("data.sql", {"query": "SELECT interval 1 day"}, StorageError),
+        (
+            "data.iceberg.read_snapshot",
+            {"table": "gold.returns", "where": [{"column": "year", "value": 1099511627776}]},
+            ValueError,
+        ),
         ("data.sql", {"query": "FROM read_text('/etc/hostname')"}, StorageError),
     ],
 )
@@ -167,7 +175,7 @@ def test_refusal_reaches_the_client_as_a_sentence(built_home):
 
 @pytest.mark.parametrize("name", OTHERS)
 def test_tool_that_writes_or_trades_needs_its_switch_and_a_released_kill_switch(built_home, monkeypatch, name):
-    without = toolbox_of(built_home, EVERYTHING - {TOOLS[name].needs})
+    without = toolbox_of(built_home, EVERYTHING - TOOLS[name].needs)
     assert name not in without.tools
     with pytest.raises(ConflictError):
         without.call(name, {})
@@ -187,6 +195,33 @@ def test_decision_by_a_tool_places_orders_and_is_recorded_with_its_name(trading)
     assert (event["kind"], event["by"]) == ("approved", "ann by data.brokers.decide")
     (called,) = [event for event in trading.opened.store.audit.events() if event.kind == "called"]
     assert (called.by, called.detail) == (event["by"], {"tool": "data.brokers.decide", "arguments": decision})
+
+
+def test_halt_holds_where_the_audit_is_damaged(trading):
+    home = trading.opened.store.home
+    log = next(home.audit.glob("*.jsonl"))
+    log.write_text(log.read_text() + "{broken\n")
+    with pytest.raises(StorageError):
+        trading.call("data.brokers.halt", {"reason": "prices look wrong"})
+    assert trading.opened.store.switch.halt_reason() is not None
+
+
+def test_query_that_takes_too_long_is_interrupted(built_home, monkeypatch):
+    monkeypatch.setattr(queries, "MAX_SECONDS", 0.2)
+    query = "SELECT count(*) FROM range(1000000000) a, range(1000000) b WHERE a.range * b.range % 7 = 3"
+    with pytest.raises(StorageError, match=r"within 0\.2 seconds"):
+        toolbox_of(built_home).call("data.sql", {"query": query})
+    assert toolbox_of(built_home).call("data.sql", {"query": "SELECT 'ab'::blob AS b"})["rows"] == [{"b": "6162"}]
+
+
+def test_snapshot_id_may_be_text(built_home):
+    snapshot = Store(built_home).tables.snapshot_id(TRAJECTORIES)
+    read = {"table": "rl.trajectories", "limit": 1}
+    answers = [
+        toolbox_of(built_home).call("data.iceberg.read_snapshot", {**read, "snapshot_id": each})
+        for each in (snapshot, str(snapshot))
+    ]
+    assert answers[0] == answers[1]
 
 
 def test_writing_tools_launch_annotate_and_are_recorded(trading, monkeypatch):
