@@ -30,10 +30,13 @@ def noise(*shape, seed=0):
 
 
 def planted_market(panel):
-    """Panel and history of a market in which names earn more after the next fill if their volume is high."""
+    """Panel and history of a market in which names earn more after the next fill if their volume rises."""
     scores = noise(*panel.close_returns.shape, seed=1)
     earned = np.vstack([np.zeros((2, N_NAMES)), scores[:-2]])  # two sessions later, so that the fill comes before
-    volumes, panel = np.exp(10.0 + scores), replace(panel, close_returns=panel.close_returns + 0.004 * earned)
+    volumes, panel = (
+        np.exp(10.0 + 0.1 * scores.cumsum(axis=0)),
+        replace(panel, close_returns=panel.close_returns + 0.004 * earned),
+    )
     closes = 100.0 * np.cumprod(1.0 + panel.close_returns, axis=0)
     before = closes / (1.0 + panel.close_returns)
     opens, highs, lows = (

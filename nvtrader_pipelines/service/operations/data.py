@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from nvtrader_pipelines.runs.run_summary import RunSummary
     from nvtrader_pipelines.service.documents.tool_facts import TableRows
 
-SnapshotText = Annotated[str, Field(pattern=r"^[0-9]{1,19}$")]
 Limit = Annotated[int, Field(ge=1, le=1000, description="Rows at most.")]
 
 
@@ -66,10 +65,7 @@ class Data(Family):
         self,
         table: Annotated[str, Field(max_length=200, description="Table, such as rl.trajectories.")],
         *,
-        snapshot_id: Annotated[
-            SnapshotText | Annotated[int, Field(strict=True)] | None,
-            Field(description="Snapshot, also as text, since some clients round it; default: the current one."),
-        ] = None,
+        snapshot_id: Annotated[int | None, Field(description="Snapshot; default: the current one.")] = None,
         where: Annotated[
             tuple[RowCondition, ...], Field(max_length=20, description="Conditions, all of which a row meets.")
         ] = (),
@@ -83,8 +79,7 @@ class Data(Family):
         """
         from nvtrader_pipelines.storage.views.snapshot_rows import find_table, read_snapshot_rows
 
-        snapshot = None if snapshot_id is None else int(snapshot_id)
-        rows = read_snapshot_rows(self.store, find_table(table), where, limit + 1, snapshot)
+        rows = read_snapshot_rows(self.store, find_table(table), where, limit + 1, snapshot_id)
         return _rows(rows, limit)
 
     @operation()

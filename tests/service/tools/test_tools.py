@@ -214,16 +214,6 @@ def test_query_that_takes_too_long_is_interrupted(built_home, monkeypatch):
     assert toolbox_of(built_home).call("data.sql", {"query": "SELECT 'ab'::blob AS b"})["rows"] == [{"b": "6162"}]
 
 
-def test_snapshot_id_may_be_text(built_home):
-    snapshot = Store(built_home).tables.snapshot_id(TRAJECTORIES)
-    read = {"table": "rl.trajectories", "limit": 1}
-    answers = [
-        toolbox_of(built_home).call("data.iceberg.read_snapshot", {**read, "snapshot_id": each})
-        for each in (snapshot, str(snapshot))
-    ]
-    assert answers[0] == answers[1]
-
-
 def test_writing_tools_launch_annotate_and_are_recorded(trading, monkeypatch):
     monkeypatch.setattr(launches, "launch", lambda *_, **__: "task")
     run = run_id(trading.opened.store.home)
