@@ -234,8 +234,9 @@ class Formula(Component):
     """Formula over returns and changes of volume since the last known one, in lists of an operator and its inputs.
 
     Prices and volumes enter as changes only, so that no later adjustment for a split changes a value. Windows leave
-    missing values out and need 80 % of them. Ranks run from -1 to 1, and ranks and z-scores are over the names that were listed for a
-    year when the formula uses them. A division by 0 is 0, and a logarithm of no positive number unknown.
+    missing values out and need 80 % of them. Ranks run from -1 to 1, and ranks and z-scores are over the names that
+    were listed for a year when the formula uses them. A division by 0 is 0, and a logarithm of no positive number
+    unknown.
 
     Source: Kakushadze (2016), "101 Formulaic Alphas".
     """
