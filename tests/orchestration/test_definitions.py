@@ -15,6 +15,7 @@ from nvtrader_pipelines.orchestration.definitions import build_defs
 from nvtrader_pipelines.orchestration.reports import asset_key
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.tables import (
+    ALPHAS,
     AUDIT,
     DELIVERIES,
     DPO_CHECKS,
@@ -38,11 +39,11 @@ NO_TABLES = {  # rows of the ledger, files, and a row of a table that sessions o
     "policies/dpo_policy",
     "research/autoresearch_session",
 }
-WRITTEN_BESIDE = {  # by bronze.bars, the evaluation, orders, the active policy, search sessions and decisions
+WRITTEN_BESIDE = {  # by bronze.bars, evaluation, orders, active policy, searches, decisions and evaluations of alphas
     table.name
     for table in (
         *(DELIVERIES, RUNS, FILLS, AUDIT, PROMOTION_DECISIONS, RESEARCH_SESSIONS, REFUSED_DECISIONS),
-        *(SERIES, DPO_EPOCHS, DPO_CHECKS, LLM_CALLS),
+        *(SERIES, DPO_EPOCHS, DPO_CHECKS, LLM_CALLS, ALPHAS),
     )
 }
 

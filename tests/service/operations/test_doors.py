@@ -106,7 +106,9 @@ def test_document_is_equal_at_every_door(home, client, names, command, entry):
     family, name, words, one = entry
     path = one.route.removeprefix("GET ").replace(":path", "")
     arguments = {name: value for name, value in names.items() if f"{{{name}}}" in path}
-    answer = client.get(path.format(**arguments))
+    query = {"query": "drawdown"} if name == "search" else {}
+    answer = client.get(path.format(**arguments), params=query)
+    arguments |= query
     printed = command(home)(*words, *arguments.values(), *([] if name == "schema" else ["--json"]))  # JSON in any case
     try:
         document = one.call(of_pipeline(Pipeline(home.root), family), arguments)
@@ -124,7 +126,8 @@ def test_document_is_equal_at_every_door(home, client, names, command, entry):
 def test_write_needs_the_token_and_a_valid_body(client, entry):
     path = entry[3].route.removeprefix("POST ").replace("{plan}", "none")
     assert client.post(path).status_code == 401
-    assert client.post(path, json={"frob": 1}, headers=AUTHORIZED).status_code == 422
+    expected = 404 if "{workflow}" in path else 422  # it has no body
+    assert client.post(path, json={"frob": 1}, headers=AUTHORIZED).status_code == expected
 
 
 @pytest.mark.parametrize("entry", [entry for entry in OPERATIONS if entry[3].parameters], ids=label)
