@@ -150,7 +150,7 @@ def test_launch_of_a_valid_run_finds_its_job(job, config, tags, searched, instan
 @pytest.mark.parametrize("settings", [{"budget": 0}, {"workers": 0}, {"seed": -1}, {"source": "yahoo"}, {"goal": ""}])
 def test_launch_of_a_search_out_of_bounds_is_refused_as_in_its_run(settings, searched):
     with pytest.raises(StorageError):
-        launching._require_search(searched, "autoresearch", search_config(**settings))
+        launching.require_search(searched, "autoresearch", search_config(**settings))
     assert searched.searches.folders() == []
 
 
