@@ -47,7 +47,6 @@ class Experiments(Family):
     @operation(
         "nvtrader experiments new my-first",
         "nvtrader experiments new my-second --like ppo-growth",
-        "nvtrader experiments new ours --source landing",
         "nvtrader experiments new reversed --alpha reversal",
     )
     def new(
