@@ -35,16 +35,16 @@ def rank_ic(values: NDArray[np.float64], panel: MarketPanel) -> RankIc:
     Source: Grinold & Kahn (2000) on the information coefficient.
     """
     correlations = session_ics(values, panel)
-    known = correlations[~np.isnan(correlations)]
-    n = len(known)
+    defined = correlations[~np.isnan(correlations)]
+    n = len(defined)
     if n < MIN_SESSIONS:
         return RankIc(n, None, 1.0, f"needs {MIN_SESSIONS} sessions in which it and returns differ, but has {n}")
-    if not varies(known):
-        return RankIc(n, None, 1.0, f"needs correlations that vary, but all {n} are {known[0]:.6g}")
+    if not varies(defined):
+        return RankIc(n, None, 1.0, f"needs correlations that vary, but all {n} are {defined[0]:.6g}")
     import statsmodels.api as sm  # it takes a second to import
 
     lags = max(HORIZON - 1, newey_west_lags(n))
-    fitted = sm.OLS(known, np.ones(n)).fit(cov_type="HAC", cov_kwds={"maxlags": lags})
+    fitted = sm.OLS(defined, np.ones(n)).fit(cov_type="HAC", cov_kwds={"maxlags": lags})
     return RankIc(n, float(fitted.params[0]), float(fitted.pvalues[0]))
 
 

@@ -223,8 +223,8 @@ def _look_back(tree: Any) -> int:
     if not isinstance(tree, tuple):
         return int(isinstance(tree, str))
     operator = OPERATORS[tree[0]]
-    own = _own_look_back(operator, tree[-1]) if operator.min_window else 0
-    return own + max(map(_look_back, tree[1 : 1 + operator.n_inputs]))
+    of_operator = _own_look_back(operator, tree[-1]) if operator.min_window else 0
+    return of_operator + max(map(_look_back, tree[1 : 1 + operator.n_inputs]))
 
 
 FormulaTree = Annotated[tuple[Any, ...], BeforeValidator(parse_formula)]

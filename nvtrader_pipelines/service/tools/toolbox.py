@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
@@ -56,16 +57,16 @@ class Toolbox:
         tool = self._require(name)
         given = validate_document(dict(arguments), tool.arguments, f"the arguments of {name} are not valid")
         values = {parameter.name: getattr(given, argument) for argument, parameter in tool.parameters.items()}
-        opened = self.opened
-        if tool.needs:
-            opened = replace(opened, by=f"{opened.by} by {name}")
-            event = _record(opened.by, name, given)
-            if tool.is_urgent:
-                answer = _answer(tool, opened, values)
-                Data(opened).record(event)
-                return _content(answer)
-            Data(opened).record(event)
-        return _content(_answer(tool, opened, values))
+        if not tool.needs:
+            return _answer(tool, self.opened, values)
+        opened = replace(self.opened, by=f"{self.opened.by} by {name}")
+        record = partial(Data(opened).record, _record(opened.by, name, given))
+        if not tool.is_urgent:
+            record()
+        content = _answer(tool, opened, values)
+        if tool.is_urgent:
+            record()
+        return content
 
     def _require(self, name: str) -> Tool:
         if name not in TOOLS:
@@ -97,7 +98,12 @@ def open_server(toolbox: Toolbox) -> "Server":
     return create_server(lambda: toolbox.tools, toolbox.call)
 
 
-def _answer(tool: Tool, opened: OpenHome, values: Mapping[str, Any]) -> BaseModel:
+def _answer(tool: Tool, opened: OpenHome, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Call the operation of a tool and return its document as JSON."""
+    return json.loads(_document(tool, opened, values).model_dump_json(warnings=False))
+
+
+def _document(tool: Tool, opened: OpenHome, values: Mapping[str, Any]) -> BaseModel:
     if tool.operation.is_long:
         from nvtrader_pipelines.service.api.context import Context
         from nvtrader_pipelines.service.api.launches import LAUNCHES
@@ -107,11 +113,6 @@ def _answer(tool: Tool, opened: OpenHome, values: Mapping[str, Any]) -> BaseMode
     if tool.operation.is_frame:
         return tool.result(rows=rows_of(tool.operation.row, answer))
     return answer if isinstance(answer, tool.result) else tool.result(result=answer)
-
-
-def _content(answer: BaseModel) -> dict[str, Any]:
-    """JSON of a document."""
-    return json.loads(answer.model_dump_json(warnings=False))
 
 
 def _record(by: str, name: str, arguments: BaseModel) -> AuditEvent:
