@@ -5,24 +5,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from stable_baselines3.common.monitor import Monitor
-from stable_baselines3.common.vec_env import VecEnv
-from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs, VecEnvStepReturn
+from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvStepReturn
 from typing_extensions import override
 
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_rows, action_space, observation_space
+from nvtrader_pipelines.policies.shared_vec_env import SharedVecEnv
 from nvtrader_pipelines.policies.trajectory import PlayedStep
 
 
-class PortfolioVecEnv(VecEnv):
+class PortfolioVecEnv(SharedVecEnv):
     """Vector environment of n portfolios; an episode that ends is reset at once, as SB3 expects.
 
     Portfolio `i` draws its starts from a generator seeded with `seed * n + i`, so different seeds share no stream; a
     scalar environment reset with that number plays the same episodes.
     """
 
-    observation: NDArray[np.float32]  # (n, length) for the next actions
+    simulation: PortfolioSimulation
     last_step: PlayedStep
 
     def __init__(self, simulation: PortfolioSimulation, seed: int = 0) -> None:
@@ -41,14 +40,6 @@ class PortfolioVecEnv(VecEnv):
         seeds = [seed * self.num_envs + i for i in range(self.num_envs)]
         self._generators = [np.random.default_rng(value) for value in seeds]
         return seeds
-
-    def reset(self) -> VecEnvObs:
-        """Start every episode."""
-        self.simulation.reset(range(self.num_envs), self._generators)
-        self._returns[:] = 0.0
-        self.reset_infos = [{} for _ in range(self.num_envs)]
-        self.observation = self.simulation.observe()
-        return self.observation
 
     def step_async(self, actions: NDArray[Any]) -> None:
         """Store the actions for `step_wait`."""
@@ -73,22 +64,6 @@ class PortfolioVecEnv(VecEnv):
             self.observation = simulation.observe()
         return self.observation, step.reward.astype(np.float32), done, infos
 
-    def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Return the state to `restore`: arrays, and values that JSON can hold."""
-        simulation = {f"simulation.{name}": array for name, array in self.simulation.state().items()}
-        generators = [generator.bit_generator.state for generator in self._generators]
-        return {**simulation, "returns": self._returns.copy()}, {"generators": generators}
-
-    def restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
-        """Resume from the `state` of an equal environment."""
-        start = "simulation."
-        inner = {name.removeprefix(start): array for name, array in arrays.items() if name.startswith(start)}
-        self.simulation.restore(inner)
-        self._returns = arrays["returns"].copy()
-        for generator, state in zip(self._generators, facts["generators"], strict=True):
-            generator.bit_generator.state = state
-        self.observation = self.simulation.observe()
-
     def _final_info(self, i: int) -> dict[str, Any]:
         step = self.last_step.step
         return {
@@ -97,19 +72,6 @@ class PortfolioVecEnv(VecEnv):
             "episode": {"r": float(self._returns[i]), "l": int(self.simulation.steps[i]), "t": 0.0},
         }
 
-    def close(self) -> None:
-        """Do nothing: no resource is open."""
-
-    def get_attr(self, attr_name: str, indices: VecEnvIndices = None) -> list[Any]:
-        """Return the shared attribute, once per requested portfolio."""
-        value = None if attr_name == "render_mode" else getattr(self.simulation, attr_name)
-        return [value for _ in self._get_indices(indices)]
-
-    @override
-    def set_attr(self, attr_name: str, value: Any, indices: VecEnvIndices = None) -> None:
-        """Raise: the portfolios share one simulation."""
-        raise AttributeError(f"portfolios share one simulation: {attr_name!r} cannot be set per portfolio")
-
     @override
     def env_method(
         self, method_name: str, *method_args: Any, indices: VecEnvIndices = None, **method_kwargs: Any
@@ -117,9 +79,4 @@ class PortfolioVecEnv(VecEnv):
         """Call `action_masks`, for each requested portfolio; there are no inner environments for anything else."""
         if method_name == "action_masks":
             return list(self.simulation.action_masks()[list(self._get_indices(indices))])
-        raise AttributeError(f"there are no inner environments to call {method_name!r} on")
-
-    @override
-    def env_is_wrapped(self, wrapper_class: type, indices: VecEnvIndices = None) -> list[bool]:
-        """Return True for SB3's `Monitor`: this environment reports its episodes itself."""
-        return [wrapper_class is Monitor for _ in self._get_indices(indices)]
+        return super().env_method(method_name, *method_args, indices=indices, **method_kwargs)
