@@ -1,5 +1,6 @@
 """Search of the corpora by BM25, as of a day."""
 
+import logging
 from datetime import date
 
 import polars as pl
@@ -36,6 +37,7 @@ def rank_documents(documents: pl.DataFrame, query: str) -> pl.DataFrame:
     """
     import bm25s  # imports numba: a second
 
+    logging.getLogger("bm25s").setLevel(logging.WARNING)  # else every search is noted
     words = bm25s.tokenize(query, return_ids=False, show_progress=False)
     if documents.is_empty() or not any(words):
         return documents.clear().with_columns(score=pl.lit(0.0))

@@ -21,6 +21,7 @@ from nvtrader_pipelines.storage.specs import (
     store_experiment,
     write_experiment,
 )
+from tests.homes import EXPERIMENT_FILES
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 
@@ -104,7 +105,7 @@ def test_extending_file_without_a_name_is_refused(home):
     assert read_problem(home, "extends: base.yaml").startswith("a.yaml is not a valid experiment: name: is missing")
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.rglob("*.yaml")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", EXPERIMENT_FILES, ids=lambda path: path.stem)
 def test_example_is_a_valid_experiment_or_a_base(path):
     if path.stem == "base":
         assert "extends: base.yaml" in "".join(other.read_text() for other in path.parent.glob("*.yaml"))

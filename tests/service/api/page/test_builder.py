@@ -10,6 +10,7 @@ from playwright.sync_api import expect
 from pydantic import BaseModel
 
 from nvtrader_pipelines.storage.specs import read_experiment
+from tests.homes import EXPERIMENT_FILES
 from tests.runs.small_runs import market_home
 from tests.service.api.conftest import AUTHORIZED, client_of
 from tests.service.api.page.test_browser import axe_findings
@@ -96,7 +97,7 @@ def test_form_of_the_builder_shows_the_resolved_spec(serve, look, home):
     """Of every shipped experiment and example, also the fields that the canonical form leaves out."""
     _, url, _ = serve(home)
     page = look(url, "/lab/build")
-    files = [path for folder in ("data/experiments", "docs/examples") for path in (ROOT / folder).rglob("*.yaml")]
+    files = [*(ROOT / "data/experiments").rglob("*.yaml"), *EXPERIMENT_FILES]
     assert len(files) >= 13
     for spec in (read_experiment(path) for path in sorted(files) if path.name != "base.yaml"):
         posted = json.dumps(spec.model_dump(mode="json"))
