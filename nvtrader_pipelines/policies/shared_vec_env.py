@@ -1,16 +1,25 @@
 """Base of vector environments for Stable-Baselines3 whose accounts share one simulation."""
 
-from typing import Any
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from stable_baselines3.common.monitor import Monitor
 from stable_baselines3.common.vec_env import VecEnv
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvObs
+from torch import Tensor
 from typing_extensions import override
 
+from nvtrader_pipelines.policies.fit import TrainingHooks
 
-class SharedVecEnv(VecEnv):
+if TYPE_CHECKING:
+    from nvtrader_pipelines.policies.agents.callbacks import CurveLog
+
+Log = TypeVar("Log", bound="CurveLog")
+
+
+class SharedVecEnv(VecEnv, Generic[Log]):
     """Vector environment over one `simulation` of all accounts, with a generator for each."""
 
     observation: NDArray[np.float32]  # (n, length) for the next actions
@@ -25,6 +34,14 @@ class SharedVecEnv(VecEnv):
         self.reset_infos = [{} for _ in range(self.num_envs)]
         self.observation = self.simulation.observe()
         return self.observation
+
+    @abstractmethod
+    def start_log(self, hooks: TrainingHooks, total_timesteps: int, seed: int) -> Log:
+        """Return the log of a new training in this environment."""
+
+    @abstractmethod
+    def record(self, log: Log, values: Tensor | None, log_probs: Tensor | None) -> None:
+        """Record the last step of all accounts, with values and log-probabilities of its actions if there are any."""
 
     def state(self) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         """Return the state to `restore`: arrays, and values that JSON can hold."""

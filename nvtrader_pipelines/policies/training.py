@@ -33,6 +33,31 @@ class TrainingTask:
         """Steps of the training and of its stages."""
         return sum(agent.total_timesteps for _, agent in self.stages) + self.agent.total_timesteps
 
+    @property
+    def is_classical(self) -> bool:
+        """Whether there is nothing to train."""
+        return self.agent.is_classical
+
+    def fit(self, panel: MarketPanel, send: Callable[[TrainingPoint | bytes], None]) -> Fit:
+        """Train on the market until the end of the window, the stages first; points and checkpoints are sent."""
+        from safetensors.torch import save
+
+        known = cut_after(panel, normalize_windows(self.window)[-1][1])  # no agent sees sessions after its training
+        n_before, curve, start = 0, list[CurvePoint](), self.start
+
+        def report(point: TrainingPoint) -> None:
+            send(point._replace(timesteps=n_before + point.timesteps))
+
+        for environment, agent in self.stages:  # without checkpoints: what resumes trains them again, to equal bytes
+            hooks = TrainingHooks(report, start=start, pipeline=self.pipeline)
+            stage = agent.train(known, environment, self.window, self.seed, hooks)
+            curve += [(n_before + timesteps, reward) for timesteps, reward in stage.curve]
+            start, n_before = Start(stage.scaler, save(stage.tensors), ""), n_before + agent.total_timesteps
+        hooks = TrainingHooks(report, send, self.resume_from, self.sample_rate, start, self.pipeline)
+        fit = self.agent.train(known, self.environment, self.window, self.seed, hooks)
+        curve += [(n_before + timesteps, reward) for timesteps, reward in fit.curve]
+        return replace(fit, curve=curve)
+
 
 @dataclass(frozen=True, eq=False)
 class Stepped:
@@ -86,30 +111,10 @@ def _train(task: TrainingTask, panel: MarketPanel) -> tuple[Fit, bytes]:
     from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError
 
     try:
-        fit = _fit(panel, task, send)
+        fit = task.fit(panel, send)
     except CheckpointError:  # from its start, the training gives the same policy, only later
-        fit = _fit(panel, replace(task, resume_from=None), send)
+        fit = replace(task, resume_from=None).fit(panel, send)
     return replace(fit, tensors={}), save(fit.tensors)
-
-
-def _fit(panel: MarketPanel, task: TrainingTask, send: Callable[[TrainingPoint | bytes], None]) -> Fit:
-    from safetensors.torch import save
-
-    known = cut_after(panel, normalize_windows(task.window)[-1][1])  # no agent sees sessions after its training
-    n_before, curve, start = 0, list[CurvePoint](), task.start
-
-    def report(point: TrainingPoint) -> None:
-        send(point._replace(timesteps=n_before + point.timesteps))
-
-    for environment, agent in task.stages:  # without checkpoints: what resumes trains them again, to equal bytes
-        hooks = TrainingHooks(report, start=start, pipeline=task.pipeline)
-        stage = agent.train(known, environment, task.window, task.seed, hooks)
-        curve += [(n_before + timesteps, reward) for timesteps, reward in stage.curve]
-        start, n_before = Start(stage.scaler, save(stage.tensors), ""), n_before + agent.total_timesteps
-    hooks = TrainingHooks(report, send, task.resume_from, task.sample_rate, start, task.pipeline)
-    fit = task.agent.train(known, task.environment, task.window, task.seed, hooks)
-    curve += [(n_before + timesteps, reward) for timesteps, reward in fit.curve]
-    return replace(fit, curve=curve)
 
 
 def train_all(
@@ -125,8 +130,8 @@ def train_all(
         WorkerEndedError: if a worker ends by itself: killed, or out of memory.
         Exception: what a training raises; the workers then end at once.
     """
-    if all(task.agent.is_classical for task in tasks):  # nothing to train
-        yield from (Finished(task, _fit(panel, task, lambda _: None)) for task in tasks)
+    if all(task.is_classical for task in tasks):  # nothing to train
+        yield from (Finished(task, task.fit(panel, lambda _: None)) for task in tasks)
         return
     from safetensors.torch import load
 

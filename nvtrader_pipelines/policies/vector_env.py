@@ -6,15 +6,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvIndices, VecEnvStepReturn
+from torch import Tensor
 from typing_extensions import override
 
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_rows, action_space, observation_space
+from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
+from nvtrader_pipelines.policies.fit import TrainingHooks
 from nvtrader_pipelines.policies.shared_vec_env import SharedVecEnv
 from nvtrader_pipelines.policies.trajectory import PlayedStep
 
 
-class PortfolioVecEnv(SharedVecEnv):
+class PortfolioVecEnv(SharedVecEnv[TrainingLog]):
     """Vector environment of n portfolios; an episode that ends is reset at once, as SB3 expects.
 
     Portfolio `i` draws its starts from a generator seeded with `seed * n + i`, so different seeds share no stream; a
@@ -63,6 +66,14 @@ class PortfolioVecEnv(SharedVecEnv):
             self._returns[ended] = 0.0
             self.observation = simulation.observe()
         return self.observation, step.reward.astype(np.float32), done, infos
+
+    def start_log(self, hooks: TrainingHooks, total_timesteps: int, seed: int) -> TrainingLog:
+        """Return the log of a new training on these portfolios."""
+        return TrainingLog(hooks, self.simulation, total_timesteps, seed)
+
+    def record(self, log: TrainingLog, values: Tensor | None, log_probs: Tensor | None) -> None:
+        """Record the last step of all portfolios."""
+        log.step(self.last_step, values, log_probs)
 
     def _final_info(self, i: int) -> dict[str, Any]:
         step = self.last_step.step

@@ -6,12 +6,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
+from torch import Tensor
 
+from nvtrader_pipelines.policies.agents.callbacks import CurveLog
+from nvtrader_pipelines.policies.fit import TrainingHooks
 from nvtrader_pipelines.policies.shared_vec_env import SharedVecEnv
 from nvtrader_pipelines.worlds.world import Simulation
 
 
-class WorldVecEnv(SharedVecEnv):
+class WorldVecEnv(SharedVecEnv[CurveLog]):
     """Vector environment of n accounts of a world; an episode that ends is reset at once, as SB3 expects.
 
     Account `i` draws from a generator seeded with `[seed, i]`.
@@ -23,7 +26,7 @@ class WorldVecEnv(SharedVecEnv):
         self.simulation = simulation
         self._actions = np.zeros(0)
         self._generators: list[np.random.Generator] = []
-        self._returns = np.zeros(simulation.n_accounts)
+        self._returns, self._mean_reward = np.zeros(simulation.n_accounts), 0.0
         super().__init__(simulation.n_accounts, simulation.observation_space, simulation.action_space)
         self.seed(seed)
 
@@ -40,6 +43,7 @@ class WorldVecEnv(SharedVecEnv):
     def step_wait(self) -> VecEnvStepReturn:
         """Step all accounts; finished episodes are reset."""
         step = self.simulation.step(self._actions)
+        self._mean_reward = float(step.reward.mean())
         self._returns += step.reward
         done = step.terminated | step.truncated
         ended = done.nonzero()[0].tolist()
@@ -57,3 +61,12 @@ class WorldVecEnv(SharedVecEnv):
             self._returns[ended] = 0.0
             self.observation = self.simulation.observe()
         return self.observation, step.reward.astype(np.float32), done, infos
+
+    def start_log(self, hooks: TrainingHooks, total_timesteps: int, seed: int) -> CurveLog:
+        """Return the log of a new training in this world."""
+        identity = {"world": self.simulation.world.model_dump_json(), "number of accounts": self.num_envs}
+        return CurveLog(hooks, identity, total_timesteps, seed)
+
+    def record(self, log: CurveLog, values: Tensor | None, log_probs: Tensor | None) -> None:  # noqa: ARG002 - one signature
+        """Record the mean reward of the last step."""
+        log.add_reward(self._mean_reward)

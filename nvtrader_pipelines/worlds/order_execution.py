@@ -1,7 +1,7 @@
 """World `tradesim_execution`: sell an order in steps, at little cost and risk."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from gymnasium import spaces
@@ -9,11 +9,14 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat, model_validator
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.worlds.almgren_chriss import FloatArray, ImpactModel, sale_fractions
-from nvtrader_pipelines.worlds.world import Arrays, WorldStep, require_actions
+from nvtrader_pipelines.worlds.price_moves import PriceMoves, RandomWalk
+from nvtrader_pipelines.worlds.world import Arrays, World, WorldStep, require_actions
 
 FractionMap = Callable[[FloatArray, NDArray[np.int64]], FloatArray]  # actions and steps (n,) to fractions (n,)
-_STATE = ("steps", "left", "price", "shortfall", "noise")
+_STATE = ("steps", "left", "price", "shortfall", "moves")
+N_EXAMINED = 1000  # orders of a test
 
 
 class FractionAction(Component):
@@ -57,7 +60,7 @@ class AlmgrenChrissResidual(Component):
 ExecutionAction = Annotated[FractionAction | AlmgrenChrissResidual, Field(discriminator="kind")]
 
 
-class OrderExecution(ImpactModel):
+class OrderExecution(ImpactModel, World):
     """Order to sell against linear impact, all of it by the last step.
 
     The reward of a step is minus its implementation shortfall as a fraction of the order's value at arrival: the cost
@@ -67,11 +70,15 @@ class OrderExecution(ImpactModel):
     Source: Almgren & Chriss (2000); Perold (1988), for execution and opportunity cost.
     """
 
+    reference: ClassVar[str] = "almgren_chriss"
+
     kind: Literal["tradesim_execution"] = "tradesim_execution"
     daily_volume: PositiveFloat = 5e6  # shares traded by the market
     max_participation: Annotated[float, Field(gt=0.0, le=1.0)] | None = None  # of the volume of a step; None: no limit
     penalizes_risk: bool = False  # reward less risk_aversion times the variance that the shares left add
     action: ExecutionAction = FractionAction()
+    moves: PriceMoves = RandomWalk()
+    lookback: Annotated[int, Field(ge=0, le=250)] = 10  # latest moves of the price observed, without the own impact
 
     @model_validator(mode="after")
     def _require_feasible_order(self) -> Self:
@@ -91,6 +98,37 @@ class OrderExecution(ImpactModel):
             )
         return self
 
+    @model_validator(mode="after")
+    def _require_sessions(self) -> Self:
+        if self.needs_market and self.step_days != 1.0:
+            raise ValueError(
+                f"n_steps must be the horizon of {self.horizon:g} days where moves are a market's, as a step is a "
+                f"session, but is {self.n_steps}; change one of them"
+            )
+        return self
+
+    @property
+    def needs_market(self) -> bool:
+        """Whether prices move as those of a market."""
+        return not isinstance(self.moves, RandomWalk)
+
+    @property
+    def move_deviation(self) -> float:
+        """Standard deviation of a step's move in the model, price."""
+        return self.volatility * self.step_days**0.5
+
+    def simulate(self, n_accounts: int, panel: MarketPanel | None, window: Window | None) -> "ExecutionSimulation":
+        """Return a simulation of n orders."""
+        return ExecutionSimulation(self, n_accounts, panel, window)
+
+    def examine(self, panel: MarketPanel | None, window: Window | None) -> "ExecutionSimulation":
+        """Return the simulation of many orders."""
+        return self.simulate(N_EXAMINED, panel, window)
+
+    def reference_actions(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Return the closed form's actions."""
+        return closed_form_actions(self, observations)
+
     @property
     def max_sale(self) -> float:
         """Most shares of a step, but for rounding in the last."""
@@ -100,35 +138,58 @@ class OrderExecution(ImpactModel):
 
 
 class ExecutionSimulation:
-    """n orders of one world, with the random walks of an episode drawn at its start."""
+    """n orders of one world, with the moves of an episode drawn at its start.
 
-    def __init__(self, world: OrderExecution, n_accounts: int) -> None:
+    Raises:
+        ValueError: if moves are a market's, and it lacks the symbol or has too few sessions.
+    """
+
+    def __init__(
+        self,
+        world: OrderExecution,
+        n_accounts: int,
+        panel: MarketPanel | None = None,
+        window: Window | None = None,
+    ) -> None:
         self.world, self.n_accounts, self.episode_len = world, n_accounts, world.n_steps
-        self.observation_space: spaces.Space[Any] = spaces.Box(
-            np.array([0.0, 0.0, -np.inf], np.float32), np.array([1.0, 1.0, np.inf], np.float32)
-        )
+        low, high = [0.0, 0.0, *[-np.inf] * (world.lookback + 1)], [1.0, 1.0, *[np.inf] * (world.lookback + 1)]
+        self.observation_space: spaces.Space[Any] = spaces.Box(np.array(low, np.float32), np.array(high, np.float32))
         self.action_space: spaces.Space[Any] = world.action.space()
         self._fractions = world.action.start(world)
+        self._draw = world.moves.start(world, panel, window)
         self.steps = np.zeros(n_accounts, np.int64)
         self.left = np.full(n_accounts, world.shares)
         self.price = np.full(n_accounts, world.price)
         self.shortfall = np.zeros(n_accounts)  # so far, a fraction of the order's value
-        self.noise = np.zeros((n_accounts, world.n_steps))  # change of price in each step, without impact
+        self.moves = np.zeros((n_accounts, world.lookback + world.n_steps))  # of the price, without impact
+        self._rows = np.arange(n_accounts)
 
     def reset(self, rows: Sequence[int], generators: Sequence[np.random.Generator]) -> None:
-        """Begin orders, with random walks drawn by each account's generator."""
+        """Begin orders, with moves drawn by each account's generator."""
         rows, world = list(rows), self.world
-        for row, generator in zip(rows, generators, strict=True):
-            generator.standard_normal(out=self.noise[row])
-        self.noise[rows] *= world.volatility * np.sqrt(world.step_days)
+        self.moves[rows] = self._draw(generators)
         self.steps[rows], self.left[rows], self.price[rows], self.shortfall[rows] = 0, world.shares, world.price, 0.0
 
     def observe(self) -> NDArray[np.float32]:
-        """Time left, shares left and move of the price since arrival, as fractions, (n, 3)."""
+        """Time left, shares left, move of the price since arrival, and the latest moves, (n, 3 + lookback).
+
+        The first three are fractions; moves are without the own impact, oldest first, in the model's deviations.
+        """
         world = self.world
-        time_left = 1.0 - np.minimum(self.steps, world.n_steps) / world.n_steps
-        columns = (time_left, self.left / world.shares, self.price / world.price - 1.0)
-        return np.stack(columns, axis=1).astype(np.float32)
+        place = np.minimum(self.steps, world.n_steps)
+        observation = np.empty((self.n_accounts, 3 + world.lookback), np.float32)
+        observation[:, 0] = 1.0 - place / world.n_steps
+        observation[:, 1] = self.left / world.shares
+        observation[:, 2] = self.price / world.price - 1.0
+        observation[:, 3:] = self.moves_from(place, world.lookback)
+        return observation
+
+    def moves_from(self, first: NDArray[np.int64], n_moves: int) -> FloatArray:
+        """Moves in the model's deviations from a place of each order's path on, (n, n_moves); 0 beyond its end."""
+        places = first[:, None] + np.arange(n_moves)
+        inside = np.minimum(places, self.moves.shape[1] - 1)
+        moves = self.moves[self._rows[:, None], inside] / (self.world.move_deviation or 1.0)
+        return np.where(places < self.moves.shape[1], moves, 0.0)
 
     def step(self, actions: NDArray[Any]) -> WorldStep:
         """Sell in every order; an order that is done sells nothing more."""
@@ -139,16 +200,16 @@ class ExecutionSimulation:
         sold = np.minimum(np.maximum(np.minimum(fractions * self.left, world.max_sale), forced), self.left)
         fill_discount = world.half_spread + world.temporary_impact * sold / tau
         fill_price = self.price - fill_discount
-        move = self.noise[np.arange(self.n_accounts), place] - world.permanent_impact * sold
+        move = self.moves[self._rows, world.lookback + place] - world.permanent_impact * sold
         self.left, self.steps = self.left - sold, self.steps + 1
-        cost = (sold * fill_discount - self.left * move) / world.value
-        reward = -cost
+        terms = {"execution": -sold * fill_discount / world.value, "opportunity": self.left * move / world.value}
+        cost = -(terms["execution"] + terms["opportunity"])
         if world.penalizes_risk:
-            reward = reward - world.risk_aversion * world.volatility**2 * tau * self.left**2 / world.value
+            terms["risk"] = -world.risk_aversion * world.volatility**2 * tau * self.left**2 / world.value
         self.price, self.shortfall = self.price + move, self.shortfall + cost
         return WorldStep(
             observation=self.observe(),
-            reward=reward,
+            terms=terms,
             terminated=self.left <= 0.0,
             truncated=np.zeros(self.n_accounts, np.bool_),
             info={
@@ -156,6 +217,8 @@ class ExecutionSimulation:
                 "shares_left": self.left.copy(),
                 "fill_price": fill_price,
                 "shortfall": self.shortfall.copy(),
+                "equity": 1.0 - self.shortfall,
+                "turnover": sold / world.shares,
             },
         )
 

@@ -1,35 +1,35 @@
 """World `tradesim_algotrading`: one name of a market, held long, short or not at all."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 from pydantic import Field
 
-from nvtrader_pipelines.components.component import Component
-from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.envs.accounts import RUIN, Accounts
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.market.panel import MarketPanel, Window, map_arrays, normalize_windows, window_mask
+from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows, window_mask
 from nvtrader_pipelines.portfolio.financing import STANDARD_FINANCING, FinancingModel
-from nvtrader_pipelines.worlds.world import Arrays, WorldStep, require_actions
+from nvtrader_pipelines.worlds.single_name import panel_of_symbol
+from nvtrader_pipelines.worlds.world import Arrays, World, WorldStep, require_actions
 
 SHORT, FLAT, LONG = range(3)  # choices; the position is the choice less 1
 _BARS = ("close_returns", "overnight_returns", "high_returns", "low_returns")
 _EPISODES = ("steps", "ends")
 
 
-class SingleAsset(Component):
+class SingleAsset(World):
     """One name, in which equity is long (1), short (-1) or not at all (0), by a choice at every close.
 
     Orders fill at the next open, or the next close in markets without opens, so no bar is seen before its fill. A
     short position is brought back to -1 of equity at every decision and pays the financing's fees. The reward is log
     growth net of costs. A choice of a name that is not eligible at the close is no position.
     """
+
+    reference: ClassVar[str] = "buy_and_hold"
 
     kind: Literal["tradesim_algotrading"] = "tradesim_algotrading"
     symbol: str | None = None  # None: the first of the market
@@ -39,22 +39,20 @@ class SingleAsset(Component):
     fill: Literal["next_open", "next_close"] = "next_open"
     financing: FinancingModel = STANDARD_FINANCING
 
+    def simulate(self, n_accounts: int, panel: MarketPanel | None, window: Window | None) -> "SingleAssetSimulation":
+        """Return a simulation of n accounts, with episodes within the window."""
+        assert panel is not None
+        return SingleAssetSimulation(panel, self, n_accounts, window)
 
-def panel_of_symbol(panel: MarketPanel, symbol: str | None) -> MarketPanel:
-    """Return the panel of one name alone, by default of the first.
+    def examine(self, panel: MarketPanel | None, window: Window | None) -> "SingleAssetSimulation":
+        """Return the simulation of one account that trades the whole window."""
+        assert window is not None
+        whole = self.model_copy(update={"episode_len": window[1] - window[0]})
+        return whole.simulate(1, panel, window)
 
-    Raises:
-        ValueError: if the market lacks the symbol.
-    """
-    name = panel.symbols[0] if symbol is None else symbol
-    if name not in panel.symbols:
-        raise ValueError(
-            f"symbol must be one of the {len(panel.symbols)} of the market {panel.source!r}, but {name!r} is not"
-            f"{suggest(name, panel.symbols)}"
-        )
-    column = panel.symbols.index(name)
-    alone = map_arrays(panel, lambda array: np.ascontiguousarray(array[:, [column]]))
-    return replace(alone, symbols=(name,))
+    def reference_actions(self, observations: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Return the choices of one who is always long."""
+        return np.full(len(observations), LONG)
 
 
 class SingleAssetSimulation:
@@ -103,19 +101,21 @@ class SingleAssetSimulation:
     def step(self, actions: NDArray[Any]) -> WorldStep:
         """Trade every account to its choice's position and hold to the next close."""
         choices = require_actions(actions, self.action_space, self.n_accounts)
-        position = np.where(self.panel.eligible[self.accounts.t, 0], choices.astype(np.float64) - FLAT, 0.0)
+        decided_at = self.accounts.t
+        position = np.where(self.panel.eligible[decided_at, 0], choices.astype(np.float64) - FLAT, 0.0)
         target = np.stack([position, 1.0 - position], axis=1)
         account = self.accounts.trade(target, np.ones(self.n_accounts, np.bool_), n_sessions=1)
         self.steps = self.steps + 1
         terminated = self.accounts.equity <= RUIN
         return WorldStep(
             observation=self.observe(),
-            reward=account.reward,
+            terms={"log_growth": account.reward},
             terminated=terminated,
             truncated=(self.accounts.t >= self.ends) & ~terminated,
             info={
-                "session": self.panel.sessions[self.accounts.t],
+                "session": self.panel.sessions[decided_at],
                 "equity": self.accounts.equity.copy(),
+                "turnover": account.transition.turnover,
                 "position": account.transition.executed[:, 0],
                 "cost": account.transition.cost,
             },

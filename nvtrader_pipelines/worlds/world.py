@@ -1,11 +1,15 @@
-"""Protocol of a world's simulation, and the check of actions."""
+"""Base of worlds, protocol of their simulations, and the check of actions."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
+
+from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.market.panel import MarketPanel, Window
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -14,10 +18,46 @@ class WorldStep(NamedTuple):
     """Result of one step of n accounts, before any reset."""
 
     observation: NDArray[np.float32]  # (n, length)
-    reward: NDArray[np.float64]  # (n,)
+    terms: Arrays  # (n,) each, by name; their sum is the reward
     terminated: NDArray[np.bool_]  # (n,) the world's own end
     truncated: NDArray[np.bool_]  # (n,) end of the episode's length or of the data
-    info: Arrays  # (n,) each, by name
+    info: Arrays  # (n,) each, by name, among them `equity`, `turnover` and, where there are sessions, `session`
+
+    @property
+    def reward(self) -> NDArray[np.float64]:
+        """Sum of the terms, (n,)."""
+        return sum(self.terms.values(), start=np.zeros(len(self.terminated)))
+
+
+class World(Component):
+    """Setting in which an agent acts, other than a portfolio."""
+
+    reference: ClassVar[str]  # name of the policy that agents are compared with
+
+    @property
+    def needs_market(self) -> bool:
+        """Whether prices are those of a market, with days to train and to test on."""
+        return True
+
+    @abstractmethod
+    def simulate(self, n_accounts: int, panel: MarketPanel | None, window: Window | None) -> "Simulation":
+        """Return a simulation for training, which needs a `reset`.
+
+        Raises:
+            ValueError: if the market does not suit the world.
+        """
+
+    @abstractmethod
+    def examine(self, panel: MarketPanel | None, window: Window | None) -> "Simulation":
+        """Return the simulation of the tests, which needs a `reset`: as many accounts as are tested, an episode each.
+
+        Raises:
+            ValueError: if the market does not suit the world.
+        """
+
+    @abstractmethod
+    def reference_actions(self, observations: NDArray[np.float32]) -> NDArray[Any]:
+        """Return the actions of the reference by observations (n, length)."""
 
 
 class Simulation(Protocol):
@@ -32,6 +72,11 @@ class Simulation(Protocol):
     steps: NDArray[np.int64]  # (n,) since the reset
     observation_space: spaces.Space[Any]  # a box of float32
     action_space: spaces.Space[Any]  # a box (A,) or `Discrete`
+
+    @property
+    def world(self) -> World:
+        """World that is simulated."""
+        ...
 
     def reset(self, rows: Sequence[int], generators: Sequence[np.random.Generator]) -> None:
         """Begin episodes of the accounts in `rows`; draws all their random numbers."""

@@ -2,7 +2,7 @@
 
 import hashlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from numbers import Real
 from typing import Any
 
@@ -14,14 +14,15 @@ from stable_baselines3.common.logger import KVWriter, Logger
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from torch import Tensor
+from typing_extensions import override
 
 from nvtrader_pipelines.components.text import ID_LENGTH
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.policies.agents.sampling import EpisodeSampler, State
 from nvtrader_pipelines.policies.fit import CURVE_POINTS, CurvePoint, TrainingHooks, TrainingPoint
 from nvtrader_pipelines.policies.rollout_tables import PREFERENCE_EPOCH
+from nvtrader_pipelines.policies.shared_vec_env import SharedVecEnv
 from nvtrader_pipelines.policies.trajectory import PlayedStep
-from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 
 Algorithm = OnPolicyAlgorithm | OffPolicyAlgorithm
 Schedule = Callable[[float], float]  # of a setting, by the remaining share of the training
@@ -48,32 +49,20 @@ class LatestScalars(KVWriter):
         """Do nothing."""
 
 
-class TrainingLog:
-    """Learning curve and episode sample of a training, for any learner; it never changes the training.
+class CurveLog:
+    """Learning curve and checkpoint schedule of a training, for any learner; it never changes the training.
 
-    Call `start_rollout` and `end_rollout` around each rollout and `step` after each step of the portfolios.
+    Call `start_rollout` and `end_rollout` around each rollout and `add_reward` after each step of all accounts.
     """
 
-    def __init__(self, hooks: TrainingHooks, simulation: PortfolioSimulation, total_timesteps: int, seed: int) -> None:
+    def __init__(self, hooks: TrainingHooks, identity: Mapping[str, Any], total_timesteps: int, seed: int) -> None:
         self.points: list[CurvePoint] = []  # at most CURVE_POINTS: mean reward per step since the previous point
-        self.epochs = pl.DataFrame(schema=PREFERENCE_EPOCH)  # of an agent that tunes a policy
         self._latest = LatestScalars()
         self.logger = Logger(None, [self._latest])  # without a folder: SB3's default logger would leave one per run
         self._hooks, self.total_timesteps = hooks, total_timesteps
-        self._identity = {**_identity(simulation), "seed": seed, "total": total_timesteps, "rate": hooks.sample_rate}
-        self._sampler = EpisodeSampler(simulation, hooks.sample_rate, seed)
+        self._identity = {**identity, "seed": seed, "total": total_timesteps, "rate": hooks.sample_rate}
         self._rewards: list[float] = []
         self._point_part = self._checkpoint_part = 0  # parts of the training at the last point, the last checkpoint
-
-    @property
-    def rollouts(self) -> pl.DataFrame:
-        """Finished sampled episodes, with the schema `STEP`."""
-        return self._sampler.rollouts()
-
-    def step(self, played: PlayedStep, values: Tensor | None = None, log_probs: Tensor | None = None) -> None:
-        """Record one step of all portfolios."""
-        self.add_reward(float(played.step.reward[played.running].mean()))
-        self._sampler.record(played, values, log_probs)
 
     def add_reward(self, mean_reward: float) -> None:
         """Record the mean reward of a step."""
@@ -105,12 +94,10 @@ class TrainingLog:
 
     def state(self) -> State:
         """Return the state to `restore`."""
-        arrays, facts = self._sampler.state()
         progress = {"point_part": self._point_part, "checkpoint_part": self._checkpoint_part}
-        own = {"points": self.points, "rewards": self._rewards, **progress}
-        return arrays, {**own, "identity": self._identity, "sampler": facts}
+        return {}, {"points": self.points, "rewards": self._rewards, **progress, "identity": self._identity}
 
-    def restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+    def restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:  # noqa: ARG002 - one signature
         """Resume from a `state`.
 
         Raises:
@@ -119,10 +106,41 @@ class TrainingLog:
         for name, value in self._identity.items():
             if facts["identity"][name] != value:
                 raise ValueError(f"its {name} is {facts['identity'][name]}, not {value}")
-        self._sampler.restore(arrays, facts["sampler"])
         self.points = [(timesteps, reward) for timesteps, reward in facts["points"]]
         self._rewards = list(facts["rewards"])
         self._point_part, self._checkpoint_part = facts["point_part"], facts["checkpoint_part"]
+
+
+class TrainingLog(CurveLog):
+    """Learning curve and episode sample of a training of portfolios.
+
+    Call `step` after each step of the portfolios.
+    """
+
+    def __init__(self, hooks: TrainingHooks, simulation: PortfolioSimulation, total_timesteps: int, seed: int) -> None:
+        super().__init__(hooks, _identity(simulation), total_timesteps, seed)
+        self.epochs = pl.DataFrame(schema=PREFERENCE_EPOCH)  # of an agent that tunes a policy
+        self._sampler = EpisodeSampler(simulation, hooks.sample_rate, seed)
+
+    @property
+    def rollouts(self) -> pl.DataFrame:
+        """Finished sampled episodes, with the schema `STEP`."""
+        return self._sampler.rollouts()
+
+    def step(self, played: PlayedStep, values: Tensor | None = None, log_probs: Tensor | None = None) -> None:
+        """Record one step of all portfolios."""
+        self.add_reward(float(played.step.reward[played.running].mean()))
+        self._sampler.record(played, values, log_probs)
+
+    @override
+    def state(self) -> State:
+        arrays, facts = self._sampler.state()
+        return arrays, {**super().state()[1], "sampler": facts}
+
+    @override
+    def restore(self, arrays: dict[str, NDArray[Any]], facts: dict[str, Any]) -> None:
+        super().restore(arrays, facts)
+        self._sampler.restore(arrays, facts["sampler"])
 
 
 def _identity(simulation: PortfolioSimulation) -> dict[str, Any]:
@@ -146,9 +164,9 @@ class TrainingCallback(BaseCallback):
 
     def __init__(
         self,
-        log: TrainingLog,
+        log: CurveLog,
         algorithm: Algorithm,
-        env: PortfolioVecEnv,
+        env: SharedVecEnv[Any],
         save: Callable[[], bytes] | None,
         ent_coef: Schedule | None,
     ) -> None:
@@ -161,7 +179,7 @@ class TrainingCallback(BaseCallback):
 
     def _on_step(self) -> bool:
         values = self.locals.get("values") if getattr(self._algorithm, "has_critic", True) else None
-        self._log.step(self._env.last_step, values, self.locals.get("log_probs"))
+        self._env.record(self._log, values, self.locals.get("log_probs"))
         return True
 
     def _on_rollout_end(self) -> None:

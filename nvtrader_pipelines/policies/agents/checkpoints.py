@@ -18,9 +18,9 @@ from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from torch import Tensor
 
-from nvtrader_pipelines.policies.agents.callbacks import Algorithm, Schedule, TrainingCallback, TrainingLog
+from nvtrader_pipelines.policies.agents.callbacks import Algorithm, CurveLog, Schedule, TrainingCallback
 from nvtrader_pipelines.policies.fit import TrainingHooks
-from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
+from nvtrader_pipelines.policies.shared_vec_env import Log, SharedVecEnv
 
 ARRAYS, FACTS = "arrays.safetensors", "facts.json"
 EPOCH = (1980, 1, 1, 0, 0, 0)  # constant time stamps, so that equal content gives equal bytes
@@ -35,12 +35,12 @@ class CheckpointError(ValueError):
 
 def learn(
     model: Algorithm,
-    env: PortfolioVecEnv,
+    env: SharedVecEnv[Log],
     total_timesteps: int,
     hooks: TrainingHooks,
     seed: int,
     ent_coef: Schedule | None = None,
-) -> TrainingLog:
+) -> Log:
     """Train a Stable-Baselines3 model on `env`, from the start or from the hooks' checkpoint.
 
     On-policy models without state-dependent exploration save checkpoints and resume from them: tensors, curve and
@@ -50,7 +50,7 @@ def learn(
     Raises:
         CheckpointError: if the hooks have a checkpoint and this training cannot resume from it.
     """
-    log = TrainingLog(hooks, env.simulation, total_timesteps, seed)
+    log = env.start_log(hooks, total_timesteps, seed)
     model.set_logger(log.logger)
     resumable = model if isinstance(model, OnPolicyAlgorithm) and not model.use_sde else None
     if hooks.resume_from is not None:
@@ -67,7 +67,7 @@ def learn(
     return log
 
 
-def save_checkpoint(model: OnPolicyAlgorithm, env: PortfolioVecEnv, log: TrainingLog) -> bytes:
+def save_checkpoint(model: OnPolicyAlgorithm, env: SharedVecEnv[Any], log: CurveLog) -> bytes:
     """Return the state of a training at the start of a rollout."""
     environment, log_state, optimizer = env.state(), log.state(), optimizer_state(model.policy.optimizer)
     arrays = {
@@ -91,7 +91,7 @@ def save_checkpoint(model: OnPolicyAlgorithm, env: PortfolioVecEnv, log: Trainin
     return pack(arrays, facts)
 
 
-def restore_checkpoint(content: bytes, model: OnPolicyAlgorithm, env: PortfolioVecEnv, log: TrainingLog) -> None:
+def restore_checkpoint(content: bytes, model: OnPolicyAlgorithm, env: SharedVecEnv[Any], log: CurveLog) -> None:
     """Bring a new training into a saved state.
 
     Raises:
@@ -207,7 +207,7 @@ def _lstm_states(model: OnPolicyAlgorithm) -> dict[str, Tensor]:
 
 
 def _restore_progress(
-    model: OnPolicyAlgorithm, env: PortfolioVecEnv, arrays: Mapping[str, Tensor], facts: dict[str, Any]
+    model: OnPolicyAlgorithm, env: SharedVecEnv[Any], arrays: Mapping[str, Tensor], facts: dict[str, Any]
 ) -> None:
     """Restore SB3's progress between two rollouts, which has no public names."""
     model.num_timesteps = facts["timesteps"]

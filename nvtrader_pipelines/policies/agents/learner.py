@@ -142,14 +142,9 @@ class Learner(BaseAgent):
         torch.set_num_threads(1)
         Distribution.set_default_validate_args(False)
         policy, log = self.learn(simulation, seed, hooks)
-        tensors = {name: tensor.detach().clone() for name, tensor in policy.state_dict().items()}
-        broken = next((name for name, tensor in tensors.items() if not tensor.isfinite().all()), None)
-        if broken is not None:
-            raise ValueError(
-                f"a trained network must hold finite numbers, but {broken} does not: the training diverged; "
-                "lower learning_rate"
-            )
-        return Fit(tensors=tensors, scaler=scaler, curve=log.points, rollouts=log.rollouts, epochs=log.epochs)
+        return Fit(
+            tensors=finite_tensors(policy), scaler=scaler, curve=log.points, rollouts=log.rollouts, epochs=log.epochs
+        )
 
     def fit_scaler(
         self,
@@ -192,7 +187,7 @@ class Learner(BaseAgent):
     ) -> "BasePolicy":
         """Build a network for inference, to load a fit's tensors into."""
         policy_class, policy_kwargs = self.policy(layout)
-        inference_only = {"optimizer_class": _no_optimizer, "optimizer_kwargs": {}}
+        inference_only = {"optimizer_class": no_optimizer, "optimizer_kwargs": {}}
         policy = policy_class(observation_space, action_space, self.schedule(), **{**policy_kwargs, **inference_only})
         policy.set_training_mode(False)
         return policy
@@ -240,5 +235,21 @@ class Learner(BaseAgent):
         return list(self.backbone.hidden), self.backbone.extractor(layout)
 
 
-def _no_optimizer(*_: Any, **__: Any) -> None:
+def finite_tensors(policy: "BasePolicy") -> "dict[str, Tensor]":
+    """Copy the tensors of a trained network.
+
+    Raises:
+        ValueError: if one holds a number that is not finite.
+    """
+    tensors = {name: tensor.detach().clone() for name, tensor in policy.state_dict().items()}
+    broken = next((name for name, tensor in tensors.items() if not tensor.isfinite().all()), None)
+    if broken is not None:
+        raise ValueError(
+            f"a trained network must hold finite numbers, but {broken} does not: the training diverged; "
+            "lower learning_rate"
+        )
+    return tensors
+
+
+def no_optimizer(*_: Any, **__: Any) -> None:
     """Stand in for an optimizer: the first real one imports PyTorch's compiler, for 1.5 s."""

@@ -1,0 +1,17 @@
+"""Agents of worlds other than portfolios."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from nvtrader_pipelines.policies.world_agents.almgren_chriss import AlmgrenChrissAgent
+from nvtrader_pipelines.policies.world_agents.deepscalper import DeepScalperAgent
+from nvtrader_pipelines.policies.world_agents.eteo import EteoAgent
+from nvtrader_pipelines.policies.world_agents.opd import OpdAgent
+
+WorldAgent = Annotated[
+    AlmgrenChrissAgent | DeepScalperAgent | EteoAgent | OpdAgent,
+    Field(discriminator="kind"),
+]
+
+__all__ = ["WorldAgent"]

@@ -1,0 +1,117 @@
+"""DeepScalper: DQN on one asset whose reward in training looks ahead."""
+
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
+
+from nvtrader_pipelines.market.panel import MarketPanel, Window
+from nvtrader_pipelines.policies.agents.learner import no_optimizer
+from nvtrader_pipelines.policies.backbones.backbone import OPTIMIZER
+from nvtrader_pipelines.policies.world_agents.base import WorldLearner
+from nvtrader_pipelines.worlds.single_asset import SingleAsset, SingleAssetSimulation
+from nvtrader_pipelines.worlds.world import World, WorldStep
+
+if TYPE_CHECKING:
+    from gymnasium import spaces
+    from stable_baselines3 import DQN
+    from stable_baselines3.common.policies import BasePolicy
+
+
+class DeepScalperAgent(WorldLearner):
+    """DQN over the positions of one asset, with a hindsight bonus in training.
+
+    The bonus of a decision is its position times the return of the next sessions, to the end of the training at most.
+    Branches and the auxiliary risk task of the paper are left out, as in TradeMaster's code.
+
+    Source: Sun et al. (2022), DeepScalper, as in TradeMaster.
+    """
+
+    worlds: ClassVar[tuple[str, ...]] = ("tradesim_algotrading",)
+
+    kind: Literal["deepscalper"] = "deepscalper"
+    gamma: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
+    hindsight_weight: NonNegativeFloat = 0.2  # of the bonus, beside the step's own reward
+    hindsight_sessions: PositiveInt = 5
+    hidden: tuple[PositiveInt, ...] = (128, 64)
+    n_envs: PositiveInt = 16  # parallel accounts
+    buffer_size: PositiveInt = 50_000  # latest steps of all accounts
+    learning_starts: PositiveInt = 1_000  # steps of all accounts with random choices before the first update
+    batch_size: PositiveInt = 256  # replayed steps per update
+    gradient_steps: PositiveInt = 1  # updates per step of all accounts
+    tau: Annotated[float, Field(gt=0.0, le=1.0)] = 0.005  # Polyak coefficient of the target network
+    exploration_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2  # of the training, in which epsilon falls
+    exploration_final_eps: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05
+
+    @model_validator(mode="after")
+    def _require_updates(self) -> Self:
+        if self.learning_starts >= self.total_timesteps:
+            raise ValueError(
+                f"learning_starts = {self.learning_starts} must be less than total_timesteps = {self.total_timesteps}"
+            )
+        return self
+
+    def model(self, world: World, panel: MarketPanel | None, window: Window | None, seed: int) -> "DQN":
+        """Return DQN on accounts with the hindsight bonus."""
+        from stable_baselines3 import DQN
+
+        from nvtrader_pipelines.policies.world_vec_env import WorldVecEnv
+
+        assert isinstance(world, SingleAsset)
+        assert panel is not None
+        simulation = HindsightSimulation(panel, world, self.n_envs, window)
+        simulation.look_ahead(self.hindsight_weight, self.hindsight_sessions)
+        return DQN(
+            "MlpPolicy",
+            WorldVecEnv(simulation, seed),
+            policy_kwargs={**self._heads(), "optimizer_kwargs": OPTIMIZER},
+            learning_rate=self.learning_rate,
+            buffer_size=self.buffer_size,
+            learning_starts=self.learning_starts,
+            batch_size=self.batch_size,
+            tau=self.tau,
+            gamma=self.gamma,
+            train_freq=1,
+            gradient_steps=self.gradient_steps,
+            target_update_interval=self.n_envs,
+            exploration_fraction=self.exploration_fraction,
+            exploration_initial_eps=1.0,
+            exploration_final_eps=self.exploration_final_eps,
+            max_grad_norm=10.0,
+            seed=seed,
+            device="cpu",
+        )
+
+    def network(self, observation_space: "spaces.Box", action_space: "spaces.Space[Any]") -> "BasePolicy":
+        """Build the network of values."""
+        from stable_baselines3.dqn.policies import DQNPolicy
+
+        return DQNPolicy(
+            observation_space,
+            action_space,  # pyright: ignore[reportArgumentType] - `Discrete` in the worlds of this agent
+            lambda _: 0.0,
+            **self._heads(),
+            optimizer_class=no_optimizer,  # pyright: ignore[reportArgumentType] - nothing is optimized
+        )
+
+    def _heads(self) -> dict[str, Any]:
+        from torch import nn
+
+        return {"net_arch": list(self.hidden), "activation_fn": nn.ReLU}
+
+
+class HindsightSimulation(SingleAssetSimulation):
+    """Simulation whose reward looks ahead; for training alone, on a panel that ends with it."""
+
+    def look_ahead(self, weight: float, n_sessions: int) -> None:
+        """Set the bonus of a long position by session of the decision: weighted return of the next sessions."""
+        growth = np.cumsum(np.log1p(np.nan_to_num(self.panel.close_returns[:, 0])))
+        last = np.minimum(np.arange(len(growth)) + n_sessions, self.windows[-1][1])
+        self._bonus: NDArray[np.float64] = weight * np.expm1(growth[last] - growth)
+
+    def step(self, actions: NDArray[Any]) -> WorldStep:
+        """Trade every account; the reward has the bonus of its position."""
+        decided_at = self.accounts.t
+        step = super().step(actions)
+        return step._replace(terms={**step.terms, "hindsight": self._bonus[decided_at] * step.info["position"]})

@@ -1,0 +1,79 @@
+"""Moves of the price of an order: a random walk, or those of a name of a market."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.market.panel import MarketPanel, Window
+from nvtrader_pipelines.worlds.almgren_chriss import FloatArray
+from nvtrader_pipelines.worlds.single_name import panel_of_symbol
+
+if TYPE_CHECKING:
+    from nvtrader_pipelines.worlds.order_execution import OrderExecution
+
+DrawMoves = Callable[[Sequence[np.random.Generator]], FloatArray]  # an order's moves per generator, (n, lookback + N)
+
+
+class RandomWalk(Component):
+    """Independent normal moves of the model's volatility; before the order arrives, none are known."""
+
+    kind: Literal["random_walk"] = "random_walk"
+
+    def start(self, world: "OrderExecution", panel: MarketPanel | None, window: Window | None) -> DrawMoves:  # noqa: ARG002 - one signature
+        """Return the function that draws."""
+        n_known, scale = world.lookback, world.move_deviation
+
+        def draw(generators: Sequence[np.random.Generator]) -> FloatArray:
+            moves = np.zeros((len(generators), n_known + world.n_steps))
+            for row, generator in zip(moves, generators, strict=True):
+                generator.standard_normal(out=row[n_known:])
+            moves *= scale
+            return moves
+
+        return draw
+
+
+class MarketMoves(Component):
+    """Moves between the closes of a name, from an arrival that is drawn, scaled to the order's price; a step a session.
+
+    Only arrivals count whose sessions to the last sale have all a price and lie within the window.
+    """
+
+    kind: Literal["market"] = "market"
+    symbol: str | None = None  # None: the first of the market
+
+    def start(self, world: "OrderExecution", panel: MarketPanel | None, window: Window | None) -> DrawMoves:
+        """Return the function that draws.
+
+        Raises:
+            ValueError: if there is no market, it lacks the symbol, or no order fits into the window.
+        """
+        if panel is None or window is None:
+            raise ValueError("moves of a market need a panel and a window; give both, or choose random_walk")
+        alone, n_known = panel_of_symbol(panel, self.symbol), world.lookback
+        first, last = window
+        levels = np.cumprod(1.0 + np.where(alone.tradable[:, 0], alone.close_returns[:, 0], 0.0))
+        levels = np.append(np.full(n_known, levels[0]), levels)  # no moves before the market
+        paths = np.lib.stride_tricks.sliding_window_view(levels, n_known + world.n_steps + 1)
+        traded = np.all(np.lib.stride_tricks.sliding_window_view(alone.tradable[:, 0], world.n_steps + 1), axis=1)
+        arrivals = np.flatnonzero(traded[first : max(first, last - world.n_steps + 1)]) + first
+        if not len(arrivals):
+            raise ValueError(
+                f"an order of {world.n_steps} sales needs {world.n_steps + 1} sessions with prices of "
+                f"{alone.symbols[0]} in a row, but {panel.sessions[first]} to {panel.sessions[last]} have none; "
+                "choose more days, fewer sales, or another symbol"
+            )
+
+        def draw(generators: Sequence[np.random.Generator]) -> FloatArray:
+            places = arrivals[[generator.integers(len(arrivals)) for generator in generators]]
+            path: NDArray[np.float64] = paths[places]
+            return world.price * np.diff(path, axis=1) / path[:, n_known, None]
+
+        return draw
+
+
+PriceMoves = Annotated[RandomWalk | MarketMoves, Field(discriminator="kind")]
