@@ -21,6 +21,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "materialize": "experiment_commands",
         "alphas": "alpha_commands",
         "workflows": "workflow_commands",
+        "worlds": "world_commands",
         "mlflow": "home_commands",
         "research": "research_commands",
     },

@@ -93,7 +93,7 @@ def on_site(target: Path) -> bool:
 
 def test_routes_page_has_every_route_and_the_fields_of_bodies():
     text = committed("routes")
-    assert text.count("\n### `") == 84
+    assert text.count("\n### `") == 87
     assert "### `POST /api/nemorl/train`" in text
     assert "| `total_timesteps` | body | integer or null | Steps of each fold and seed" in text
     assert "Ours" in text

@@ -51,6 +51,19 @@ EVALUATION = TableSchema(
     Column("sharpe_difference", pl.Float64, "Sharpe ratio less that of the best baseline"),
     interval_bounds("sharpe_difference", "bound of the difference, paired bootstrap"),
 )
+WORLD_RESULT = TableSchema(
+    Column("world", pl.String, "kind of the world"),
+    Column("agent", pl.String, "kind of the agent"),
+    Column("seed", pl.Int32, "seed of the policy; null for the mean over the seeds"),
+    Column("n_episodes", pl.Int64, "episodes of the test, the same for every policy"),
+    Column("mean", pl.Float64, "mean total reward of an episode: log growth, or minus the shortfall and the risk"),
+    interval_bounds("mean", "bound: of a seed over its episodes, of the mean over the seeds, by Student's t"),
+    Column("deviation", pl.Float64, "standard deviation of the total reward over the episodes"),
+    Column("reference", pl.String, "policy of the world that agents are compared with: almgren_chriss or buy_and_hold"),
+    Column("reference_mean", pl.Float64, "its mean total reward on the same episodes"),
+    Column("difference", pl.Float64, "mean less that of the reference"),
+    interval_bounds("difference", "bound of the difference, paired by episode"),
+)
 RATIO_CURVE = TableSchema(
     Column("kind", pl.String, "run, or trial of a search session"),
     RUN.only("run_id", "spec_hash"),

@@ -17,7 +17,16 @@ from pydantic import BaseModel
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.experiments.syntax import Module, digest_of
 
-DECIDING = ("components", "market", "portfolio", "envs", "policies", "evaluation", "experiments")  # folders of a run
+DECIDING = (
+    "components",
+    "market",
+    "portfolio",
+    "envs",
+    "worlds",
+    "policies",
+    "evaluation",
+    "experiments",
+)  # folders of a run
 # libraries whose results decide too
 LIBRARIES = (
     "arch",
@@ -42,6 +51,7 @@ LIBRARIES = (
 DIGITS = 12
 PACKAGE = "nvtrader_pipelines"
 ENGINE = "experiments.runtime"  # training, accounts, walk and evaluation
+WORLD_ENGINE = ("policies.training", "evaluation.world_results")  # training and evaluation in worlds
 _MARKET = ("ingest", "cleaning", "series_files", "returns", "features", "regimes", "panel")
 MARKET = tuple(f"market.{name}" for name in _MARKET)
 DEPTH = 3  # references between definitions that tell equal definitions apart
@@ -267,6 +277,11 @@ def _write_digest(stored: Path, content: str, digest: str) -> None:
 def code_of(*specs: Component) -> str:
     """Code that decides a run's results: the engine, and the components of its experiment."""
     return code_digest((ENGINE,), _components_of(*specs))
+
+
+def world_code(*specs: Component) -> str:
+    """Code that decides the results of a run in a world."""
+    return code_digest(WORLD_ENGINE, _components_of(*specs))
 
 
 def market_code(market: Component) -> str:

@@ -23,7 +23,7 @@ from nvtrader_pipelines.experiments.walk_progress import equity_stages, forward_
 from nvtrader_pipelines.policies.agents import Fit
 from nvtrader_pipelines.policies.archive import read_archive, read_card, write_archive
 from nvtrader_pipelines.policies.rollout_tables import TRAINING_CURVE, TRAJECTORY
-from nvtrader_pipelines.policies.training import Checkpointed, Finished, Stepped, TrainingEvent, TrainingTask, train_all
+from nvtrader_pipelines.policies.training import Checkpointed, Finished, Stepped, TrainingTask, train_all
 from nvtrader_pipelines.portfolio.pipeline import Thresholds
 
 RunSteps = Generator[Progress, None, None]
@@ -148,7 +148,11 @@ class Runtime:
                 message += f": {', '.join(figures)}"
             yield self._progress("evaluate.step", message, fold=fold.index, share=share, metrics=metrics)
 
-    def _store_event(self, event: TrainingEvent, training: "TrainingProgress") -> Progress:
+    def _store_event(
+        self,
+        event: Stepped[TrainingTask] | Checkpointed[TrainingTask] | Finished[TrainingTask],
+        training: "TrainingProgress",
+    ) -> Progress:
         """Store the result of a training event and report progress."""
         task = event.task
         total = task.total_timesteps

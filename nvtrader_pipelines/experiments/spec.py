@@ -3,13 +3,12 @@
 import operator
 from collections.abc import Iterator
 from datetime import date
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, PositiveInt, ValidationError, model_validator
 
-from nvtrader_pipelines.components.component import Component, content_hash, whole_document
+from nvtrader_pipelines.components.component import Component, whole_document
 from nvtrader_pipelines.components.explanation import explain
-from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.envs.actions import ResidualAction
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import Splitter, WalkForward
@@ -20,6 +19,7 @@ from nvtrader_pipelines.experiments.designs import (
     WalkForwardDesign,
     value_at,
 )
+from nvtrader_pipelines.experiments.versioned import Versioned
 from nvtrader_pipelines.market.features import FEATURES, Feature
 from nvtrader_pipelines.market.sources.delivery import SourceName
 from nvtrader_pipelines.policies.agents import Agent, PpoAgent
@@ -34,6 +34,7 @@ from nvtrader_pipelines.policies.baselines import (
 )
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]  # range of NumPy's and torch's generators
 SAMPLE_REPORT_FROM = date(2010, 1, 1)
 
@@ -74,10 +75,12 @@ class MarketChoice(Component):
         return self
 
 
-class ExperimentSpec(Component):
+class ExperimentSpec(Versioned):
     """Experiment: all settings that decide its result, besides data and code."""
 
-    name: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+    version_kind: ClassVar[str] = "experiment"
+
+    name: Name
     description: str = ""
     market: MarketChoice = MarketChoice()
     environment: EnvSpec = EnvSpec()
@@ -186,16 +189,6 @@ class ExperimentSpec(Component):
         own = AnchorPortfolio(anchor=action.anchor)
         listed = tuple(own if isinstance(baseline, AnchorPortfolio) else baseline for baseline in self.baselines)
         return listed if own in listed else (*listed, own)
-
-    @property
-    def spec_hash(self) -> str:
-        """SHA-256 of the content, 64 hexadecimal digits."""
-        return content_hash(self)
-
-    @property
-    def partition_key(self) -> str:
-        """`name@hash8`: the experiment's partition."""
-        return f"{self.name}@{short_id(self.spec_hash)}"
 
 
 def network_settings(agent: Agent, environment: EnvSpec) -> dict[str, Any]:

@@ -79,7 +79,9 @@ def open_instance(store: Store) -> dg.DagsterInstance:
 
 def close_ended_runs(ledger: Ledger, instance: dg.DagsterInstance) -> None:
     """Close the runs in the ledger whose Dagster run has ended."""
-    launchers = ledger.runs().filter(pl.col("status") == "running")["dagster_run_id"].drop_nulls().to_list()
+    launchers = (
+        ledger.runs(with_worlds=True).filter(pl.col("status") == "running")["dagster_run_id"].drop_nulls().to_list()
+    )
     runs = instance.get_runs(dg.RunsFilter(run_ids=launchers)) if launchers else []
     ledger.close_interrupted(run.run_id for run in runs if run.is_finished)
 

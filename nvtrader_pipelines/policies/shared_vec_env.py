@@ -14,7 +14,7 @@ from typing_extensions import override
 from nvtrader_pipelines.policies.fit import TrainingHooks
 
 if TYPE_CHECKING:
-    from nvtrader_pipelines.policies.agents.callbacks import CurveLog
+    from nvtrader_pipelines.policies.agents.training_log import CurveLog
 
 Log = TypeVar("Log", bound="CurveLog")
 

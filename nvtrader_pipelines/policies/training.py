@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from nvtrader_pipelines.components.executor import ProcessExecutor, send
 from nvtrader_pipelines.envs.spec import EnvSpec
@@ -13,9 +14,32 @@ from nvtrader_pipelines.policies.fit import CurvePoint, Start
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 
 
+class Trainable(Protocol):
+    """Training of one policy, which a worker can receive; a dataclass."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @property
+    def resume_from(self) -> bytes | None:
+        """Checkpoint; an unusable one is ignored."""
+        ...
+
+    @property
+    def is_classical(self) -> bool:
+        """Whether there is nothing to train."""
+        ...
+
+    def fit(self, panel: Any, send: Callable[[TrainingPoint | bytes], None]) -> Fit:
+        """Train on a market; points and checkpoints are sent."""
+        ...
+
+
+Task = TypeVar("Task", bound=Trainable)
+
+
 @dataclass(frozen=True)
 class TrainingTask:
-    """Training of one policy."""
+    """Training of one policy of a portfolio."""
 
     fold: int
     seed: int
@@ -60,28 +84,28 @@ class TrainingTask:
 
 
 @dataclass(frozen=True, eq=False)
-class Stepped:
+class Stepped(Generic[Task]):
     """Progress of a training."""
 
-    task: TrainingTask
+    task: Task
     timesteps: int
     mean_reward: float  # per step, since the previous event
     scalars: Mapping[str, float]  # of the algorithm, by Stable-Baselines3's names
 
 
 @dataclass(frozen=True, eq=False)
-class Checkpointed:
+class Checkpointed(Generic[Task]):
     """Checkpoint of a training, to resume from."""
 
-    task: TrainingTask
+    task: Task
     content: bytes
 
 
 @dataclass(frozen=True, eq=False)
-class Finished:
+class Finished(Generic[Task]):
     """Result of a training."""
 
-    task: TrainingTask
+    task: Task
     fit: Fit
 
 
@@ -95,13 +119,13 @@ PRELOADED = (  # modules of the process that workers are forked from; `torch._dy
     "nvtrader_pipelines.policies.agents.evolution_training",
     "nvtrader_pipelines.policies.agents.grouped_training",
     "nvtrader_pipelines.policies.agents.rollouts",
+    "nvtrader_pipelines.policies.networks.execution_policy",
     "nvtrader_pipelines.policies.networks.gaussian_policy",
     "nvtrader_pipelines.policies.pathwise.grpo",
 )
-TrainingEvent = Stepped | Checkpointed | Finished
 
 
-def _train(task: TrainingTask, panel: MarketPanel) -> tuple[Fit, bytes]:
+def _train(task: Trainable, panel: MarketPanel | None) -> tuple[Fit, bytes]:
     """Train a task in a worker; return the fit without its tensors, and the tensors as bytes.
 
     PyTorch would send each tensor as an open file of shared memory.
@@ -118,8 +142,8 @@ def _train(task: TrainingTask, panel: MarketPanel) -> tuple[Fit, bytes]:
 
 
 def train_all(
-    panel: MarketPanel, tasks: Sequence[TrainingTask], n_processes: int | None = None
-) -> Generator[TrainingEvent, None, None]:
+    panel: MarketPanel | None, tasks: Sequence[Task], n_processes: int | None = None
+) -> Generator[Stepped[Task] | Checkpointed[Task] | Finished[Task], None, None]:
     """Train tasks in parallel processes and yield their events, in order per task and `Finished` last.
 
     Every task is seeded by itself, so the results do not depend on the order or the number of processes. When the

@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_rows, action_space, observation_space
-from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
+from nvtrader_pipelines.policies.agents.training_log import TrainingLog
 from nvtrader_pipelines.policies.fit import TrainingHooks
 from nvtrader_pipelines.policies.shared_vec_env import SharedVecEnv
 from nvtrader_pipelines.policies.trajectory import PlayedStep

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.vec_env.base_vec_env import VecEnvStepReturn
 from torch import Tensor
 
-from nvtrader_pipelines.policies.agents.callbacks import CurveLog
+from nvtrader_pipelines.policies.agents.training_log import CurveLog
 from nvtrader_pipelines.policies.fit import TrainingHooks
 from nvtrader_pipelines.policies.shared_vec_env import SharedVecEnv
 from nvtrader_pipelines.worlds.world import Simulation

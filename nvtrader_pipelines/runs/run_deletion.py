@@ -59,7 +59,9 @@ def plan_deletion(store: Store, run: LedgerRun, active_run_ids: Collection[str])
     folder, is_trial = store.policies.folder(run.partition_key, run.run_id), _is_trial(run)
     files = [path for path in folder.rglob("*") if path.is_file()]
     rows = {table.name: len(store.tables.read(table, where, ["run_id"])) for table, where in _removed_rows(run).items()}
-    others = store.ledger.runs().filter(pl.col("partition_key") == run.partition_key, pl.col("run_id") != run.run_id)
+    others = store.ledger.runs(with_worlds=True).filter(
+        pl.col("partition_key") == run.partition_key, pl.col("run_id") != run.run_id
+    )
     pictures = sorted(store.home.pictures.glob(f"*/{run.partition_key}")) if others.is_empty() else []
     n_bytes = sum(path.stat().st_size for path in files)
     return Deletion(run, len(files), n_bytes, {name: n for name, n in rows.items() if n}, pictures, is_trial)

@@ -44,7 +44,9 @@ def find_run_by_name(ledger: Ledger, text: str) -> LedgerRun:
     """
     if not text.strip():
         raise NotFoundError("a run is named by its id or an experiment, but the name is empty; see `nvtrader runs`")
-    runs = ledger.runs(with_deleted=True).sort(pl.col("deleted_at").is_not_null(), maintain_order=True)
+    runs = ledger.runs(with_deleted=True, with_worlds=True).sort(
+        pl.col("deleted_at").is_not_null(), maintain_order=True
+    )
     named = (pl.col("partition_key") == text) | pl.col("partition_key").str.starts_with(f"{text}@")
     of_experiment = runs.filter(named, pl.col("parent_run_id").is_null())
     if len(of_experiment):
@@ -80,7 +82,7 @@ def list_runs(store: Store, *, everything: bool = False) -> pl.DataFrame:
     Deleted runs and those of archived experiments are only listed with `everything`.
     """
     figures = ensemble_rows(store.tables.read(EVALUATIONS)).select("run_id", *LIST_FIGURES)
-    runs = store.ledger.runs(with_deleted=everything).with_columns(SHOWN_STATUS)
+    runs = store.ledger.runs(with_deleted=everything, with_worlds=True).with_columns(SHOWN_STATUS)
     runs = runs.select(LIST_COLUMNS)
     if not everything:
         name = pl.col("partition_key").str.split("@").list.first()

@@ -18,6 +18,7 @@ from nvtrader_pipelines.service.operations.runs import Runs
 from nvtrader_pipelines.service.operations.scoreboard import Scoreboard
 from nvtrader_pipelines.service.operations.searches import Searches
 from nvtrader_pipelines.service.operations.workflows import Workflows
+from nvtrader_pipelines.service.operations.worlds import Worlds
 from nvtrader_pipelines.storage.home import Home
 
 if TYPE_CHECKING:  # slow to import
@@ -49,7 +50,7 @@ class Pipeline(WholeHome):
         self.runs, self.scoreboard, self.guards = Runs(opened), Scoreboard(opened), Guards(opened)
         self.experiments, self.alphas, self.feedback = Experiments(opened), Alphas(opened), Feedback(opened)
         self.searches, self.bots = Searches(opened), Bots(opened)
-        self.corpora, self.workflows = Corpora(opened), Workflows(opened)
+        self.corpora, self.workflows, self.worlds = Corpora(opened), Workflows(opened), Worlds(opened)
 
     @classmethod
     def create(cls, home: str | Path, *, exist_ok: bool = False, quiet: bool = False) -> Self:

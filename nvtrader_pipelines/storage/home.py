@@ -23,6 +23,8 @@ SHIPPED_FILES = (  # below `data/`; pyproject.toml puts the same files into the 
     "bots/README.md",
     "compliance/README.md",
     "compliance/sectors.csv",
+    "worlds/one-asset.yaml",
+    "worlds/sell-order.yaml",
 )
 
 
@@ -54,6 +56,7 @@ class Home:
     spans_file = _Place("data/traces/spans.jsonl")  # OpenTelemetry spans of searches, as JSON lines
     accounts = _Place("data/accounts")  # accounts at brokers, as YAML
     bots = _Place("data/bots")  # bots that trade accounts on schedules, as YAML
+    worlds = _Place("data/worlds")  # experiments in worlds other than portfolios, as YAML
     workflows = _Place("data/workflows")  # chains of jobs, as YAML
     compliance = _Place("data/compliance")  # the desk's limits, sectors, sales at a loss
     audit = _Place("data/audit")  # every event from proposal to fill, as append-only JSONL

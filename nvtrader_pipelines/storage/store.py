@@ -37,7 +37,7 @@ class Store:
         """Iceberg tables."""
         from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 
-        return Warehouse(self.home, lambda: self.ledger.runs()["snapshot_ids"])
+        return Warehouse(self.home, lambda: self.ledger.runs(with_worlds=True)["snapshot_ids"])
 
     @cached_property
     def ledger(self) -> "Ledger":

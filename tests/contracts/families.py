@@ -14,6 +14,7 @@ from nvtrader_pipelines.evaluation.stress import StressScenario
 from nvtrader_pipelines.execution.protections import Protection
 from nvtrader_pipelines.experiments.designs import ExperimentDesign
 from nvtrader_pipelines.experiments.entrant_specs import EntrantSpec
+from nvtrader_pipelines.experiments.world_experiment import World
 from nvtrader_pipelines.market.features import Feature
 from nvtrader_pipelines.market.sources import Source
 from nvtrader_pipelines.policies.advantages import Advantage
@@ -21,6 +22,8 @@ from nvtrader_pipelines.policies.agents import Agent
 from nvtrader_pipelines.policies.backbones import Backbone
 from nvtrader_pipelines.policies.baselines import Baseline
 from nvtrader_pipelines.policies.replay import Replay
+from nvtrader_pipelines.policies.world_agents import WorldAgent
+from nvtrader_pipelines.policies.world_agents.execution_backbones import ExecutionBackbone
 from nvtrader_pipelines.portfolio.anchors import Anchor
 from nvtrader_pipelines.portfolio.costs import CostModel
 from nvtrader_pipelines.portfolio.financing import FinancingModel
@@ -31,6 +34,8 @@ from nvtrader_pipelines.portfolio.pipeline.timings import Timing
 from nvtrader_pipelines.portfolio.scenarios import Scenarios
 from nvtrader_pipelines.research.proposers import Proposer
 from nvtrader_pipelines.testing.synthetic_panels import simplex  # noqa: F401 - shared with authors of parts
+from nvtrader_pipelines.worlds.order_execution import ExecutionAction
+from nvtrader_pipelines.worlds.price_moves import PriceMoves
 
 FAMILIES = {
     "action": Action,
@@ -60,6 +65,11 @@ FAMILIES = {
     "stress": StressScenario,
     "termination": Termination,
     "timing": Timing,
+    "world": World,
+    "execution_action": ExecutionAction,
+    "price_moves": PriceMoves,
+    "world_agent": WorldAgent,
+    "execution_backbone": ExecutionBackbone,
 }
 
 

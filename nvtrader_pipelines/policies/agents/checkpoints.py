@@ -18,7 +18,8 @@ from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from torch import Tensor
 
-from nvtrader_pipelines.policies.agents.callbacks import Algorithm, CurveLog, Schedule, TrainingCallback
+from nvtrader_pipelines.policies.agents.callbacks import Algorithm, Schedule, TrainingCallback
+from nvtrader_pipelines.policies.agents.training_log import CurveLog
 from nvtrader_pipelines.policies.fit import TrainingHooks
 from nvtrader_pipelines.policies.shared_vec_env import Log, SharedVecEnv
 

@@ -17,7 +17,6 @@ from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 from nvtrader_pipelines.policies.agents.checkpoints import (
     add_prefix,
     checkpoint_errors,
@@ -29,6 +28,7 @@ from nvtrader_pipelines.policies.agents.checkpoints import (
     unpack,
 )
 from nvtrader_pipelines.policies.agents.dpo_settings import DpoSettings
+from nvtrader_pipelines.policies.agents.training_log import TrainingLog
 from nvtrader_pipelines.policies.fit import TrainingHooks
 from nvtrader_pipelines.policies.preference_data import PreferenceData, Tuning
 from nvtrader_pipelines.policies.preference_losses import LogProbs, centered_log_prob, preference_loss

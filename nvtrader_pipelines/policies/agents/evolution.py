@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
 
     from nvtrader_pipelines.envs.simulation import PortfolioSimulation
-    from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
     from nvtrader_pipelines.policies.agents.evolution_training import Generation, Scores
+    from nvtrader_pipelines.policies.agents.training_log import TrainingLog
 
 
 class EvolutionLearner(ActorLearner):

@@ -12,10 +12,10 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
-from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 from nvtrader_pipelines.policies.agents.checkpoints import add_prefix, checkpoint_errors, numpy_arrays, pack, unpack
 from nvtrader_pipelines.policies.agents.grouped_episodes import RunningEpisodes, start_groups
 from nvtrader_pipelines.policies.agents.learner import Learner
+from nvtrader_pipelines.policies.agents.training_log import TrainingLog
 from nvtrader_pipelines.policies.fit import TrainingHooks
 
 Scores = tuple[NDArray[np.float64], float]  # of the candidates (C,), and the remaining share of the training

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation, Step
 from nvtrader_pipelines.policies.advantages import Episodes, Estimate
-from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
+from nvtrader_pipelines.policies.agents.training_log import TrainingLog
 from nvtrader_pipelines.policies.trajectory import PlayedStep
 
 

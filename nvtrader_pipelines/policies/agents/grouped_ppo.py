@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from nvtrader_pipelines.envs.simulation import PortfolioSimulation
-    from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
+    from nvtrader_pipelines.policies.agents.training_log import TrainingLog
 
 
 class GroupedPpoAgent(GroupedSettings):

@@ -10,7 +10,6 @@ from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
 from nvtrader_pipelines.policies.advantages import Estimate
-from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 from nvtrader_pipelines.policies.agents.checkpoints import (
     add_prefix,
     checkpoint_errors,
@@ -23,6 +22,7 @@ from nvtrader_pipelines.policies.agents.checkpoints import (
 )
 from nvtrader_pipelines.policies.agents.grouped_episodes import EpisodeSteps, Experience, play, start_groups
 from nvtrader_pipelines.policies.agents.grouped_settings import GroupedSettings
+from nvtrader_pipelines.policies.agents.training_log import TrainingLog
 from nvtrader_pipelines.policies.fit import TrainingHooks
 
 GROUPS = 0x47  # separates the random stream of the groups' starts from that of the sampler

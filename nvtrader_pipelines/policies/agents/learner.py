@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from nvtrader_pipelines.envs.simulation import PortfolioSimulation
-    from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
+    from nvtrader_pipelines.policies.agents.training_log import TrainingLog
 
 _BACKBONES = get_args(get_args(Backbone)[0])
 EVERY_BACKBONE = frozenset(member.model_fields["kind"].default for member in _BACKBONES)

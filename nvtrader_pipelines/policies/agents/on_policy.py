@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from nvtrader_pipelines.envs.simulation import PortfolioSimulation
-    from nvtrader_pipelines.policies.agents.callbacks import Schedule, TrainingLog
+    from nvtrader_pipelines.policies.agents.callbacks import Schedule
+    from nvtrader_pipelines.policies.agents.training_log import TrainingLog
 
 GaeLambda = Annotated[float, Field(ge=0.0, le=1.0)]
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from stable_baselines3.common.policies import BasePolicy
 
     from nvtrader_pipelines.envs.simulation import PortfolioSimulation
-    from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
+    from nvtrader_pipelines.policies.agents.training_log import TrainingLog
     from nvtrader_pipelines.policies.pathwise.training import PathwiseTraining, WindowTraining
 
 DIFFERENTIABLE = ("simplex", "residual", "levered_simplex", "long_short")  # actions

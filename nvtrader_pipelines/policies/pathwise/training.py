@@ -13,7 +13,6 @@ from nvtrader_pipelines.envs.observations.builder import AccountView
 from nvtrader_pipelines.envs.simulation import PortfolioSimulation
 from nvtrader_pipelines.envs.spaces import action_space, observation_space
 from nvtrader_pipelines.policies.acceleration import DEVICE, accelerated, training_device
-from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 from nvtrader_pipelines.policies.agents.checkpoints import (
     add_prefix,
     checkpoint_errors,
@@ -25,6 +24,7 @@ from nvtrader_pipelines.policies.agents.checkpoints import (
     unpack,
 )
 from nvtrader_pipelines.policies.agents.pathwise_settings import PathwiseSettings, WindowSettings
+from nvtrader_pipelines.policies.agents.training_log import TrainingLog
 from nvtrader_pipelines.policies.fit import TrainingHooks
 from nvtrader_pipelines.policies.pathwise.action_maps import start_map
 from nvtrader_pipelines.policies.pathwise.transition import MarketTensors, hold_unchecked, soft_drawdown

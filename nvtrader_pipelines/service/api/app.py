@@ -39,6 +39,7 @@ from nvtrader_pipelines.service.operations.runs import Runs
 from nvtrader_pipelines.service.operations.scoreboard import Scoreboard
 from nvtrader_pipelines.service.operations.searches import Searches
 from nvtrader_pipelines.service.operations.workflows import Workflows
+from nvtrader_pipelines.service.operations.worlds import Worlds
 from nvtrader_pipelines.service.tools.registry import Permission
 from nvtrader_pipelines.service.tools.toolbox import READING, Toolbox
 from nvtrader_pipelines.storage.store import Store
@@ -59,6 +60,7 @@ FAMILIES = (
     Bots,
     Feedback,
     Workflows,
+    Worlds,
 )
 LOG = logging.getLogger(__name__)
 FIRST_SECONDS = 3.0  # opening Dagster's instance would delay the first answers

@@ -20,6 +20,7 @@ from nvtrader_pipelines.execution.protections import Protection
 from nvtrader_pipelines.experiments.designs import ExperimentDesign
 from nvtrader_pipelines.experiments.entrant_specs import EntrantSpec
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.experiments.world_experiment import World
 from nvtrader_pipelines.market.features import Feature
 from nvtrader_pipelines.market.sources import Source
 from nvtrader_pipelines.policies.advantages import Advantage
@@ -27,6 +28,8 @@ from nvtrader_pipelines.policies.agents import Agent
 from nvtrader_pipelines.policies.backbones import Backbone
 from nvtrader_pipelines.policies.baselines import Baseline
 from nvtrader_pipelines.policies.replay import Replay
+from nvtrader_pipelines.policies.world_agents import WorldAgent
+from nvtrader_pipelines.policies.world_agents.execution_backbones import ExecutionBackbone
 from nvtrader_pipelines.portfolio.anchors import Anchor
 from nvtrader_pipelines.portfolio.costs import CostModel
 from nvtrader_pipelines.portfolio.financing import FinancingModel
@@ -37,6 +40,8 @@ from nvtrader_pipelines.portfolio.pipeline.timings import Timing
 from nvtrader_pipelines.portfolio.scenarios import Scenarios
 from nvtrader_pipelines.research.proposers import Proposer
 from nvtrader_pipelines.storage.errors import NotFoundError
+from nvtrader_pipelines.worlds.order_execution import ExecutionAction
+from nvtrader_pipelines.worlds.price_moves import PriceMoves
 
 FAMILIES: dict[str, Any] = {
     "sources": Source,
@@ -66,6 +71,11 @@ FAMILIES: dict[str, Any] = {
     "entrants": EntrantSpec,
     "proposers": Proposer,
     "protections": Protection,
+    "worlds": World,
+    "execution_actions": ExecutionAction,
+    "price_moves": PriceMoves,
+    "world_agents": WorldAgent,
+    "execution_backbones": ExecutionBackbone,
 }
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 EXTENDS = {

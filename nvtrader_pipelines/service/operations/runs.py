@@ -290,7 +290,9 @@ class Runs(Family):
         ledger = self.store.ledger
         if not self.opened.is_served:
             ledger.close_interrupted()
-            if len(ledger.runs().filter(status="running")["dagster_run_id"].drop_nulls()):  # only Dagster knows theirs
+            if len(
+                ledger.runs(with_worlds=True).filter(status="running")["dagster_run_id"].drop_nulls()
+            ):  # only Dagster knows theirs
                 from nvtrader_pipelines.orchestration.instance import open_instance  # takes seconds
 
                 open_instance(self.store).dispose()

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.experiments.sealed_run import fold_and_seed
+from nvtrader_pipelines.experiments.versioned import Versioned
 from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.database import Database
@@ -44,6 +45,7 @@ from nvtrader_pipelines.storage.ledger.version_rows import insert_into, insert_v
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.experiments.spec import ExperimentSpec
+    from nvtrader_pipelines.experiments.world_experiment import WorldExperiment
 
 # status of a run, or `deleted`
 SHOWN_STATUS = pl.when(pl.col("deleted_at").is_null()).then("status").otherwise(pl.lit("deleted")).alias("status")
@@ -64,13 +66,14 @@ class Ledger:
         """
         return cls(home, Database.open(home))
 
-    def register(self, spec: ExperimentSpec, parent: str | None = None) -> str:
+    def register(self, spec: Versioned, parent: str | None = None) -> str:
         """Register a version and return its partition key; the same content is stored once.
 
         The parent is a partition key; by default that of the newest version of the same name.
 
         Raises:
-            StorageError: if the parent is not registered, or another spec has the same partition key.
+            StorageError: if the parent is not registered, another spec has the same partition key, or a version of
+                another kind has the name.
         """
         with self._database.connection() as connection:
             registered = registered_hash(connection, spec.partition_key)
@@ -92,7 +95,15 @@ class Ledger:
             StorageError: if the version is not registered or is damaged.
             CodeMismatchError: if this code refuses the version or gives it another hash.
         """
-        return parse_spec(partition_key, *self._version(partition_key))
+        from nvtrader_pipelines.experiments.spec import ExperimentSpec  # a third of a second; lists of runs need none
+
+        return parse_spec(ExperimentSpec, partition_key, *self._version(partition_key))
+
+    def read_world(self, partition_key: str) -> WorldExperiment:
+        """Read a registered version of a world, as `read` does."""
+        from nvtrader_pipelines.experiments.world_experiment import WorldExperiment
+
+        return parse_spec(WorldExperiment, partition_key, *self._version(partition_key))
 
     def source_of(self, partition_key: str) -> str:
         """Source of prices of a registered version, also of one that this code refuses.
@@ -116,7 +127,8 @@ class Ledger:
 
     def versions(self) -> pl.DataFrame:
         """Registered versions of experiments, newest first."""
-        return self._frame(VERSIONS, sa.select(VERSIONS).order_by(VERSIONS.c.created_at.desc(), VERSIONS.c.name))
+        query = sa.select(VERSIONS).where(VERSIONS.c.kind == "experiment")
+        return self._frame(VERSIONS, query.order_by(VERSIONS.c.created_at.desc(), VERSIONS.c.name))
 
     def archive(self, names: Iterable[str]) -> None:
         """Archive experiments by name, registered or not."""
@@ -282,9 +294,10 @@ class Ledger:
             raise NotFoundError(f"{len(runs)} runs begin with {prefix!r} ({ids}); give more of the id")
         return runs[0]
 
-    def runs(self, *, with_deleted: bool = False) -> pl.DataFrame:
-        """Runs, the one started last first."""
+    def runs(self, *, with_deleted: bool = False, with_worlds: bool = False) -> pl.DataFrame:
+        """Runs of experiments, and those of worlds, the one started last first."""
         query = sa.select(RUNS) if with_deleted else sa.select(RUNS).where(RUNS.c.deleted_at.is_(None))
+        query = query if with_worlds else query.where(RUNS.c.kind != "world")
         return self._frame(RUNS, query.order_by(RUNS.c.started_at.desc(), RUNS.c.run_id))
 
     def deleted_ids(self) -> list[str]:

@@ -16,7 +16,7 @@ from nvtrader_pipelines.storage.ledger.processes import host_name, is_alive, thi
 if TYPE_CHECKING:  # takes half a second to import
     from nvtrader_pipelines.experiments.plan import RunPlan
 
-RunKind = Literal["walk_forward", "replay", "forward"]
+RunKind = Literal["walk_forward", "replay", "forward", "world"]
 Ending = Literal["done", "failed", "interrupted"]
 RunStatus = Literal["running", "done", "failed", "interrupted"]
 JSON_COLUMNS = ("snapshot_ids", "seeds", "metrics")

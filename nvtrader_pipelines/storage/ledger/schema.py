@@ -7,8 +7,8 @@ import sqlalchemy as sa
 
 from nvtrader_pipelines.components.columns import UTC_TIME, Column, TableSchema
 
-HEAD = "0.5.0"  # revision that this code needs
-EARLIER_REVISIONS = ("0.4.0", "0.3.0", "0.2.0")  # revisions that opening the ledger migrates
+HEAD = "0.6.0"  # revision that this code needs
+EARLIER_REVISIONS = ("0.5.0", "0.4.0", "0.3.0", "0.2.0")  # revisions that opening the ledger migrates
 VERSION_TABLE = "ledger_schema"  # holds the revision of a database
 METADATA = sa.MetaData()
 Id = sa.BigInteger().with_variant(sa.Integer, "sqlite")  # SQLite only autoincrements an INTEGER
@@ -55,21 +55,22 @@ VERSIONS = sa.Table(
     sa.Column("content", sa.Text, nullable=False, doc="the spec as canonical JSON; never changed, never deleted"),
     sa.Column("parent_hash", sa.Text, sa.ForeignKey("versions.spec_hash"), doc="hash of the parent version"),
     sa.Column("created_at", UtcTime, nullable=False, doc="when it was registered"),
+    sa.Column("kind", sa.Text, nullable=False, server_default="experiment", doc="experiment or world"),
     sqlite_with_rowid=False,  # a rowid would be a second key, by which a REPLACE could overwrite a row
 )
 RUNS = sa.Table(
     "runs",
     METADATA,
     sa.Column("run_id", sa.Text, primary_key=True, doc="identity of the run, 16 hexadecimal digits"),
-    sa.Column("kind", sa.Text, nullable=False, doc="walk_forward, replay or forward"),
+    sa.Column("kind", sa.Text, nullable=False, doc="walk_forward, replay, forward or world"),
     sa.Column("status", sa.Text, nullable=False, index=True, doc="running, done, failed or interrupted"),
     sa.Column("parent_run_id", sa.Text, doc="run whose policies it uses; null if it trains its own"),
     sa.Column("spec_hash", sa.Text, sa.ForeignKey("versions.spec_hash"), nullable=False, doc="hash of its version"),
     sa.Column("partition_key", sa.Text, nullable=False, doc="name@hash8 of its version"),
-    sa.Column("source", sa.Text, nullable=False, doc="market source"),
+    sa.Column("source", sa.Text, nullable=False, doc="market source; of a world without a market its kind"),
     sa.Column("window_first", sa.Date, doc="first session of the test windows"),
     sa.Column("window_last", sa.Date, doc="last session of the test windows"),
-    sa.Column("panel_digest", sa.Text, nullable=False, doc="SHA-256 of the panel's arrays"),
+    sa.Column("panel_digest", sa.Text, nullable=False, doc="SHA-256 of the panel's arrays; empty without a market"),
     sa.Column("snapshot_ids", sa.Text, nullable=False, doc="JSON of table to snapshot id at which the panel was read"),
     sa.Column("code_version", sa.Text, nullable=False, doc="version of this package and digest of its sources"),
     sa.Column("seeds", sa.Text, nullable=False, doc="JSON list of the random seeds"),

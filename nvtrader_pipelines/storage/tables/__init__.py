@@ -13,6 +13,7 @@ from nvtrader_pipelines.storage.tables.evaluation import (
     SCORECARDS,
     STRESS,
     VALIDATION,
+    WORLD_RESULTS,
 )
 from nvtrader_pipelines.storage.tables.portfolio import (
     ACTIVE_POLICY,
@@ -78,6 +79,7 @@ TABLES: tuple[Table, ...] = (
     OVERFITTING,
     PRUDEX,
     STRESS,
+    WORLD_RESULTS,
     SCORECARDS,
     SCOREBOARD,
     REBALANCE_PLAN,

@@ -4,7 +4,7 @@ import polars as pl
 
 from nvtrader_pipelines.components.columns import UTC_TIME, Column, TableSchema, interval_bounds
 from nvtrader_pipelines.evaluation import verdict_tables as verdicts
-from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION, EXPERIMENT, RUN
+from nvtrader_pipelines.evaluation.verdict_tables import EVALUATION, EXPERIMENT, RUN, WORLD_RESULT
 from nvtrader_pipelines.storage.table import BY_RUN, Table
 
 EVALUATIONS = Table("evaluation", "walk_forward_evaluation", TableSchema(RUN, EXPERIMENT, EVALUATION), BY_RUN)
@@ -79,4 +79,5 @@ _SCOREBOARD = TableSchema(
     Column("previous_rank", pl.Int32, "rank before the contest was last scored anew"),
     Column("previous_sharpe", pl.Float64, "net Sharpe ratio before that"),
 )
+WORLD_RESULTS = Table("evaluation", "world_results", TableSchema(RUN, EXPERIMENT, WORLD_RESULT), BY_RUN)
 SCOREBOARD = Table("evaluation", "scoreboard", _SCOREBOARD)

@@ -14,8 +14,8 @@ from nvtrader_pipelines.envs.terminations import (
 )
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.agents import TrainingHooks
-from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
 from nvtrader_pipelines.policies.agents.checkpoints import learn
+from nvtrader_pipelines.policies.agents.training_log import TrainingLog
 from nvtrader_pipelines.policies.vector_env import PortfolioVecEnv
 from tests.contracts.families import defaults
 from tests.policies.small_learners import SPEC, WINDOW

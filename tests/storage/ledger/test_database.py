@@ -111,6 +111,7 @@ def test_ledger_of_an_earlier_revision_is_migrated_with_its_rows(kind, home):
     with Database.open(home).transaction() as connection:
         connection.execute(sa.text("ALTER TABLE specs DROP COLUMN archived_at"))
         connection.execute(sa.text("ALTER TABLE runs DROP COLUMN deleted_at"))
+        connection.execute(sa.text("ALTER TABLE versions DROP COLUMN kind"))
         connection.execute(sa.text("DROP TABLE looks"))
         connection.execute(sa.text("DROP TABLE annotations"))
         connection.execute(sa.text(f"UPDATE {VERSION_TABLE} SET version_num = '{EARLIER_REVISIONS[-1]}'"))

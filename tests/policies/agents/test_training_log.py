@@ -7,7 +7,7 @@ import pytest
 from nvtrader_pipelines.envs.observations.builder import observation_hashes
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
 from nvtrader_pipelines.policies.agents import CURVE_POINTS, TrainingHooks
-from nvtrader_pipelines.policies.agents.callbacks import TrainingLog
+from nvtrader_pipelines.policies.agents.training_log import TrainingLog
 from nvtrader_pipelines.policies.rollout_tables import STEP
 from tests.markets import synthetic_panel
 from tests.policies.agents.learners import (

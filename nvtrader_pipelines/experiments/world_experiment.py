@@ -1,0 +1,136 @@
+"""Experiment in a world: a frozen document, identified by its content, and its plan on a market."""
+
+import hashlib
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from nvtrader_pipelines.components.text import ID_LENGTH, Text
+from nvtrader_pipelines.experiments.code_digest import world_code
+from nvtrader_pipelines.experiments.spec import MarketChoice, Name, Seed
+from nvtrader_pipelines.experiments.versioned import Versioned
+from nvtrader_pipelines.market.look_ahead import cut_after
+from nvtrader_pipelines.market.panel import MarketPanel, Window, panel_digest
+from nvtrader_pipelines.policies.world_agents import WorldAgent
+from nvtrader_pipelines.policies.world_agents.base import WorldTask
+from nvtrader_pipelines.worlds.order_execution import OrderExecution
+from nvtrader_pipelines.worlds.single_asset import SingleAsset
+
+World = Annotated[OrderExecution | SingleAsset, Field(discriminator="kind")]
+Days = tuple[date, date]  # first and last, both included
+
+
+def _seeds(known: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(range(known["agent"].min_seeds if "agent" in known else 1))
+
+
+class WorldExperiment(Versioned):
+    """Experiment in a world: all settings that decide its result, besides data and code."""
+
+    version_kind: ClassVar[str] = "world"
+
+    name: Name
+    description: Text = ""
+    world: World
+    agent: WorldAgent
+    market: MarketChoice | None = None  # null in a world without a market
+    train: Days | None = None  # first and last day of the training; null without a market
+    test: Days | None = None  # first and last day of the test, after the training
+    seeds: tuple[Seed, ...] = Field(default_factory=_seeds, min_length=1)  # from 0, as few as the agent needs
+
+    @model_validator(mode="after")
+    def _parts_suit_each_other(self) -> Self:
+        self.agent.require_world(self.world)
+        if len(set(self.seeds)) != len(self.seeds) or len(self.seeds) < self.agent.min_seeds:
+            raise ValueError(
+                f"seeds must differ, and {self.agent.kind} needs at least {self.agent.min_seeds} of them, but they are "
+                f"{list(self.seeds)}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _require_days_of_a_market(self) -> Self:
+        given = [name for name in ("market", "train", "test") if getattr(self, name) is not None]
+        if not self.world.needs_market:
+            if given:
+                raise ValueError(
+                    f"{given[0]}: this {self.world.kind} makes its own prices and has no market or days; drop it, or "
+                    "choose moves of a market"
+                )
+            return self
+        missing = {"market", "train", "test"} - {*given}
+        if missing or self.train is None or self.test is None:
+            raise ValueError(f"{', '.join(sorted(missing))}: this {self.world.kind} needs a market, and days of both")
+        for name, (first, last) in {"train": self.train, "test": self.test}.items():
+            if first > last:
+                raise ValueError(f"{name}: the first day must not be after the last, but {first} is after {last}")
+        if self.test[0] <= self.train[1]:
+            raise ValueError(
+                f"test: the first day must be after the last of the training, {self.train[1]}, but is {self.test[0]}"
+            )
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class WorldPlan:
+    """Experiment in a world on one state of the market; equal content gives equal ids."""
+
+    spec: WorldExperiment
+    panel: MarketPanel | None  # up to the last day of the test; None without a market
+
+    @classmethod
+    def of(cls, spec: WorldExperiment, panel: MarketPanel | None) -> Self:
+        """Plan a run on a market, of which later sessions are left out.
+
+        Raises:
+            ValueError: if the market lacks days or a symbol, or has too few sessions.
+        """
+        if panel is not None and spec.test is not None:
+            last = int(np.searchsorted(panel.sessions, np.datetime64(spec.test[1]), "right")) - 1
+            panel = cut_after(panel, last) if last >= 0 else panel
+        plan = cls(spec, panel)
+        spec.world.simulate(1, panel, plan.train)
+        spec.world.examine(panel, plan.test)
+        return plan
+
+    @cached_property
+    def train(self) -> Window | None:
+        """First and last session of the training by position."""
+        return self._window(self.spec.train)
+
+    @cached_property
+    def test(self) -> Window | None:
+        """First and last session of the test by position."""
+        return self._window(self.spec.test)
+
+    def _window(self, days: Days | None) -> Window | None:
+        if self.panel is None or days is None:
+            return None
+        sessions = self.panel.sessions
+        first = int(np.searchsorted(sessions, np.datetime64(days[0])))
+        last = int(np.searchsorted(sessions, np.datetime64(days[1]), "right")) - 1
+        if last <= first:
+            raise ValueError(
+                f"{days[0]} to {days[1]} must have two sessions or more of {self.panel.source}, which has "
+                f"{sessions[0]} to {sessions[-1]}; choose other days"
+            )
+        return first, last
+
+    @cached_property
+    def panel_digest(self) -> str:
+        """SHA-256 of the panel's arrays; empty without a market."""
+        return panel_digest(self.panel) if self.panel is not None else ""
+
+    @property
+    def run_id(self) -> str:
+        """16 hexadecimal digits of what decides the result: spec, market and code."""
+        content = (self.spec.spec_hash, self.panel_digest, world_code(self.spec))
+        return hashlib.sha256("|".join(content).encode()).hexdigest()[:ID_LENGTH]
+
+    def task(self, seed: int, resume_from: bytes | None = None) -> WorldTask:
+        """Training task of a seed."""
+        return WorldTask(0, seed, self.spec.world, self.spec.agent, self.train, resume_from)

@@ -1,0 +1,99 @@
+"""Documents of experiments in worlds: their list, and one with its last run and results."""
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from nvtrader_pipelines.components.document import Document, frame_of, row_model, rows_of, schema_of
+from nvtrader_pipelines.experiments.world_experiment import WorldExperiment
+from nvtrader_pipelines.storage.ledger import LedgerRun
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import WORLD_RESULTS
+from nvtrader_pipelines.storage.world_files import read_world, read_worlds
+
+FIGURES = {"mean", "reference", "difference", "difference_low", "difference_high"}
+
+
+class WorldResult(row_model(WORLD_RESULTS.schema.without("spec_hash", "run_id", "experiment"))):
+    """Result of a policy, or the mean over the seeds, beside the world's reference."""
+
+
+class ListedWorld(Document):
+    """Experiment in a world, with the results of its last run."""
+
+    name: str
+    world: str | None = None  # kind
+    agent: str | None = None  # kind
+    status: str  # of the last run of the file's version, or `not run`, or `not valid`
+    run_id: str | None = None
+    mean: float | None = None  # mean total reward of an episode over the seeds
+    reference: str | None = None  # policy that agents are compared with
+    difference: float | None = None  # mean less that of the reference
+    difference_low: float | None = None  # 95 % interval over the seeds
+    difference_high: float | None = None
+    problem: str | None = None  # why the file is not valid
+
+
+class WorldDocument(Document):
+    """Experiment in a world, with its last run and the results."""
+
+    verdict: str
+    spec: WorldExperiment
+    run: LedgerRun | None
+    results: tuple[WorldResult, ...]  # the mean over the seeds first
+
+
+def list_worlds(store: Store) -> pl.DataFrame:
+    """List the experiments of `data/worlds`, then the files that are none."""
+    return frame_of([*_listed(store)]) if store.home.worlds.is_dir() else pl.DataFrame(schema=schema_of(ListedWorld))
+
+
+def _listed(store: Store) -> Iterator[ListedWorld]:
+    worlds = read_worlds(store.home)
+    for name, spec in worlds.specs.items():
+        run = last_run(store, spec)
+        results = read_results(store, run.run_id) if run else ()
+        figures = results[0].model_dump(include=FIGURES) if results else {}
+        status, run_id = (run.status, run.run_id) if run else ("not run", None)
+        kinds = {"world": spec.world.kind, "agent": spec.agent.kind}
+        yield ListedWorld(name=name, status=status, run_id=run_id, **kinds, **figures)
+    for file, problem in worlds.problems.items():
+        yield ListedWorld(name=file, status="not valid", problem=problem)
+
+
+def world_document(store: Store, name: str) -> WorldDocument:
+    """Experiment in a world by its name, with the last run of its version.
+
+    Raises:
+        NotFoundError: if no valid file has the name.
+    """
+    spec = read_world(store.home, name)
+    run = last_run(store, spec)
+    results = read_results(store, run.run_id) if run else ()
+    verdict = world_verdict(results) if run else f"not run yet; `nvtrader worlds run {name}` trains and tests it"
+    return WorldDocument(verdict=verdict, spec=spec, run=run, results=results)
+
+
+def last_run(store: Store, spec: WorldExperiment) -> LedgerRun | None:
+    """Run of a version that started last; None without one."""
+    runs = store.ledger.runs(with_worlds=True).filter(spec_hash=spec.spec_hash)
+    return store.ledger.run(runs["run_id"][0]) if len(runs) else None
+
+
+def read_results(store: Store, run_id: str) -> tuple[WorldResult, ...]:
+    """Results of a run, the mean over the seeds first."""
+    rows = store.tables.read(WORLD_RESULTS, {"run_id": [run_id]}).sort("seed", nulls_last=False)
+    return rows_of(WorldResult, rows.drop("spec_hash", "run_id", "experiment"))
+
+
+def world_verdict(results: tuple[WorldResult, ...]) -> str:
+    """What a run shows about the agent and the world's reference, in words."""
+    if not results:
+        return "no results yet"
+    row = results[0]
+    text = f"{row.agent} has a mean reward of {row.mean:.5f}, {row.reference} {row.reference_mean:.5f}"
+    low, high = row.difference_low, row.difference_high
+    if low is None or high is None:
+        return f"{text}: a difference of {row.difference:+.5f}"
+    claim = "beats it" if low > 0.0 else "is worse" if high < 0.0 else "is not told from it"
+    return f"{text}: {row.difference:+.5f} [{low:+.5f}, {high:+.5f}] over the seeds, so it {claim}"

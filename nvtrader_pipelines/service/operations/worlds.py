@@ -1,0 +1,72 @@
+"""Worlds other than portfolios: experiments listed, run and shown."""
+
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
+
+from nvtrader_pipelines.service.operations.operation import Family, operation
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from nvtrader_pipelines.runs.world_documents import ListedWorld, WorldDocument
+
+Name = Annotated[str, Field(max_length=63, description="Name of an experiment of data/worlds.")]
+
+
+class Worlds(Family):
+    """Worlds: experiments of data/worlds on selling an order, or trading one asset."""
+
+    command, alone = "worlds", "list"
+    examples = ("nvtrader worlds", "nvtrader worlds run sell-order")
+
+    @operation("nvtrader worlds list", "nvtrader worlds list --json", route="GET /api/worlds", is_kept=True)
+    def list(self) -> "Annotated[pl.DataFrame, ListedWorld]":
+        """List the experiments in worlds with the results of their last runs, and why a file is none."""
+        from nvtrader_pipelines.runs.world_documents import list_worlds
+
+        return list_worlds(self.store)
+
+    @operation(
+        "nvtrader worlds show sell-order",
+        "nvtrader worlds show sell-order --json",
+        route="GET /api/worlds/{name}",
+        is_kept=True,
+    )
+    def show(self, name: Name) -> "WorldDocument":
+        """Show an experiment in a world, its last run, and the results beside the world's reference.
+
+        Raises:
+            NotFoundError: if no valid file has the name.
+        """
+        from nvtrader_pipelines.runs.world_documents import world_document
+
+        return world_document(self.store, name)
+
+    @operation(
+        "nvtrader worlds run sell-order",
+        "nvtrader worlds run one-asset --json",
+        route="POST /api/worlds/{name}/run",
+        is_long=True,
+    )
+    def run(self, name: Name) -> "WorldDocument":
+        """Train and test an experiment in a world; what is trained already is tested again.
+
+        An interrupted run continues from its checkpoints.
+
+        Raises:
+            NotFoundError: if no valid file has the name.
+            StorageError: if the source of its market is not ingested.
+            ValueError: if the market lacks days or a symbol, or has too few sessions.
+        """
+        from uuid import uuid4
+
+        from nvtrader_pipelines.evaluation.step_generators import drain
+        from nvtrader_pipelines.runs.lifecycle import Launch
+        from nvtrader_pipelines.runs.world_documents import world_document
+        from nvtrader_pipelines.runs.world_runs import run_world
+        from nvtrader_pipelines.storage.world_files import read_world
+
+        with self._progress() as on_progress:
+            drain(run_world(self.store, read_world(self.store.home, name), Launch(str(uuid4()))), on_progress)
+        return world_document(self.store, name)
