@@ -1,6 +1,6 @@
 """Results of agents in worlds: the total reward of an episode, beside that of the world's reference."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -89,29 +89,28 @@ def reward_rows(played: pl.DataFrame, **account: Any) -> pl.DataFrame:
     )
 
 
-def world_results(
-    rewards: Mapping[int, NDArray[np.float64]], reference_rewards: NDArray[np.float64], **named: str
-) -> pl.DataFrame:
+def world_results(played: Mapping[int, pl.DataFrame], reference_played: pl.DataFrame, **named: str) -> pl.DataFrame:
     """Results of the seeds, and their mean, with the schema `WORLD_RESULT`.
 
     Args:
-        rewards: total rewards of the episodes by seed, (n,) each.
-        reference_rewards: those of the reference on the same episodes, (n,).
+        played: rows of `play` by seed.
+        reference_played: those of the reference on the same episodes.
         named: kinds of world and agent, and the name of the reference.
     """
-    means = [values.mean() for values in rewards.values()]
+    reference, rewards = total_rewards(reference_played), {seed: total_rewards(steps) for seed, steps in played.items()}
+    means = np.array([totals.mean() for totals in rewards.values()])
     whole = np.mean(list(rewards.values()), axis=0)
-    rows = [(None, whole, means, np.array(means) - reference_rewards.mean())]
-    rows += [(seed, values, values, values - reference_rewards) for seed, values in rewards.items()]
+    rows = [(None, whole, means, means - reference.mean())]
+    rows += [(seed, totals, totals, totals - reference) for seed, totals in rewards.items()]
     frames = [
         {
             "seed": seed,
-            "n_episodes": len(reference_rewards),
+            "n_episodes": len(reference),
             "mean": totals.mean(),
             **_bounds("mean", sample),
             "deviation": totals.std(ddof=1) if len(totals) > 1 else None,
-            "reference_mean": reference_rewards.mean(),
-            "difference": totals.mean() - reference_rewards.mean(),
+            "reference_mean": reference.mean(),
+            "difference": totals.mean() - reference.mean(),
             **_bounds("difference", differences),
             **named,
         }
@@ -120,7 +119,7 @@ def world_results(
     return pl.DataFrame(frames, schema=WORLD_RESULT)
 
 
-def _bounds(name: str, sample: Sequence[float] | NDArray[np.float64]) -> dict[str, float | None]:
+def _bounds(name: str, sample: NDArray[np.float64]) -> dict[str, float | None]:
     """95 % interval of a mean by Student's t; null with fewer than two values."""
     if len(sample) < 2:
         return {f"{name}_low": None, f"{name}_high": None}

@@ -14,7 +14,6 @@ import polars as pl
 from nvtrader_pipelines.evaluation.world_results import (
     play,
     reward_rows,
-    total_rewards,
     trajectory_rows,
     world_results,
 )
@@ -136,8 +135,8 @@ class _WorldRun:
             (steps, {"policy": f"{spec.name}/seed-{seed}", "kind": "policy"}, seed) for seed, steps in played.items()
         ]
         results = world_results(
-            {seed: total_rewards(steps) for seed, steps in played.items()},
-            total_rewards(reference),
+            played,
+            reference,
             reference=spec.world.reference,
             world=spec.world.kind,
             agent=spec.agent.kind,

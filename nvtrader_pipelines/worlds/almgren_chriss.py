@@ -47,6 +47,11 @@ class ImpactModel(Component):
         return self.horizon / self.n_steps
 
     @property
+    def move_deviation(self) -> float:
+        """Standard deviation of a step's move in the model, price."""
+        return self.volatility * self.step_days**0.5
+
+    @property
     def net_impact(self) -> float:
         """Temporary impact less the permanent impact that discrete steps count twice, eta tilde."""
         return self.temporary_impact - self.permanent_impact * self.step_days / 2.0

@@ -112,11 +112,6 @@ class OrderExecution(ImpactModel, World):
         """Whether prices move as those of a market."""
         return not isinstance(self.moves, RandomWalk)
 
-    @property
-    def move_deviation(self) -> float:
-        """Standard deviation of a step's move in the model, price."""
-        return self.volatility * self.step_days**0.5
-
     def simulate(self, n_accounts: int, panel: MarketPanel | None, window: Window | None) -> "ExecutionSimulation":
         """Return a simulation of n orders."""
         return ExecutionSimulation(self, n_accounts, panel, window)
@@ -156,7 +151,7 @@ class ExecutionSimulation:
         self.observation_space: spaces.Space[Any] = spaces.Box(np.array(low, np.float32), np.array(high, np.float32))
         self.action_space: spaces.Space[Any] = world.action.space()
         self._fractions = world.action.start(world)
-        self._draw = world.moves.start(world, panel, window)
+        self._draw = world.moves.start(world, world.lookback, panel, window)
         self.steps = np.zeros(n_accounts, np.int64)
         self.left = np.full(n_accounts, world.shares)
         self.price = np.full(n_accounts, world.price)

@@ -1,7 +1,7 @@
 """Moves of the price of an order: a random walk, or those of a name of a market."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,13 +9,10 @@ from pydantic import Field
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.panel import MarketPanel, Window
-from nvtrader_pipelines.worlds.almgren_chriss import FloatArray
+from nvtrader_pipelines.worlds.almgren_chriss import FloatArray, ImpactModel
 from nvtrader_pipelines.worlds.single_name import panel_of_symbol
 
-if TYPE_CHECKING:
-    from nvtrader_pipelines.worlds.order_execution import OrderExecution
-
-DrawMoves = Callable[[Sequence[np.random.Generator]], FloatArray]  # an order's moves per generator, (n, lookback + N)
+DrawMoves = Callable[[Sequence[np.random.Generator]], FloatArray]  # an order's moves per generator, (n, n_known + N)
 
 
 class RandomWalk(Component):
@@ -23,15 +20,14 @@ class RandomWalk(Component):
 
     kind: Literal["random_walk"] = "random_walk"
 
-    def start(self, world: "OrderExecution", panel: MarketPanel | None, window: Window | None) -> DrawMoves:  # noqa: ARG002 - one signature
-        """Return the function that draws."""
-        n_known, scale = world.lookback, world.move_deviation
+    def start(self, model: ImpactModel, n_known: int, panel: MarketPanel | None, window: Window | None) -> DrawMoves:  # noqa: ARG002 - one signature
+        """Return the function that draws; the first `n_known` moves precede the order."""
 
         def draw(generators: Sequence[np.random.Generator]) -> FloatArray:
-            moves = np.zeros((len(generators), n_known + world.n_steps))
+            moves = np.zeros((len(generators), n_known + model.n_steps))
             for row, generator in zip(moves, generators, strict=True):
                 generator.standard_normal(out=row[n_known:])
-            moves *= scale
+            moves *= model.move_deviation
             return moves
 
         return draw
@@ -46,24 +42,24 @@ class MarketMoves(Component):
     kind: Literal["market"] = "market"
     symbol: str | None = None  # None: the first of the market
 
-    def start(self, world: "OrderExecution", panel: MarketPanel | None, window: Window | None) -> DrawMoves:
-        """Return the function that draws.
+    def start(self, model: ImpactModel, n_known: int, panel: MarketPanel | None, window: Window | None) -> DrawMoves:
+        """Return the function that draws; the first `n_known` moves precede the order.
 
         Raises:
             ValueError: if there is no market, it lacks the symbol, or no order fits into the window.
         """
         if panel is None or window is None:
             raise ValueError("moves of a market need a panel and a window; give both, or choose random_walk")
-        alone, n_known = panel_of_symbol(panel, self.symbol), world.lookback
+        alone = panel_of_symbol(panel, self.symbol)
         first, last = window
         levels = np.cumprod(1.0 + np.where(alone.tradable[:, 0], alone.close_returns[:, 0], 0.0))
         levels = np.append(np.full(n_known, levels[0]), levels)  # no moves before the market
-        paths = np.lib.stride_tricks.sliding_window_view(levels, n_known + world.n_steps + 1)
-        traded = np.all(np.lib.stride_tricks.sliding_window_view(alone.tradable[:, 0], world.n_steps + 1), axis=1)
-        arrivals = np.flatnonzero(traded[first : max(first, last - world.n_steps + 1)]) + first
+        paths = np.lib.stride_tricks.sliding_window_view(levels, n_known + model.n_steps + 1)
+        traded = np.all(np.lib.stride_tricks.sliding_window_view(alone.tradable[:, 0], model.n_steps + 1), axis=1)
+        arrivals = np.flatnonzero(traded[first : max(first, last - model.n_steps + 1)]) + first
         if not len(arrivals):
             raise ValueError(
-                f"an order of {world.n_steps} sales needs {world.n_steps + 1} sessions with prices of "
+                f"an order of {model.n_steps} sales needs {model.n_steps + 1} sessions with prices of "
                 f"{alone.symbols[0]} in a row, but {panel.sessions[first]} to {panel.sessions[last]} have none; "
                 "choose more days, fewer sales, or another symbol"
             )
@@ -71,7 +67,7 @@ class MarketMoves(Component):
         def draw(generators: Sequence[np.random.Generator]) -> FloatArray:
             places = arrivals[[generator.integers(len(arrivals)) for generator in generators]]
             path: NDArray[np.float64] = paths[places]
-            return world.price * np.diff(path, axis=1) / path[:, n_known, None]
+            return model.price * np.diff(path, axis=1) / path[:, n_known, None]
 
         return draw
 
