@@ -31,6 +31,7 @@ from nvtrader_pipelines.runs.run_queries import (
 from nvtrader_pipelines.runs.run_tables import walk_forward_runs
 from nvtrader_pipelines.runs.run_verdict import run_verdict
 from nvtrader_pipelines.runs.universes import with_market
+from nvtrader_pipelines.runs.world_results import WorldResult, read_results, world_verdict
 from nvtrader_pipelines.storage.ledger import LedgerRun, RunStatus, schema
 from nvtrader_pipelines.storage.spec_versions import agents_by_seed, version_content
 from nvtrader_pipelines.storage.store import Store
@@ -85,6 +86,7 @@ class RunDocument(Document):
     policies: tuple[PolicyFile, ...]
     choices: tuple[ChosenSeed, ...]  # by fold; empty where seeds are averaged
     seed_weights: tuple[WeightedSeeds, ...]  # by fold; empty where one seed trades or all weigh the same
+    world_results: tuple[WorldResult, ...]  # of a run in a world, the mean over the seeds first; empty elsewhere
     leverage: Leverage | None  # of its account over all tests; null where its gross is at most 1
     guards: GuardTelemetry | None  # of its account over all tests; null without guards
     events: tuple[RunEvent, ...]  # oldest first
@@ -162,9 +164,10 @@ def run_document(store: Store, run: LedgerRun) -> RunDocument:
     spec = version_content(store.ledger, run.partition_key)
     agents = agents_by_seed(spec)
     choices, seed_weights = read_choices(events, agents), read_seed_weights(events, agents)
-    traded = describe_choices(choices, seed_weights)
+    traded, world_results = describe_choices(choices, seed_weights), read_results(store, run.run_id)
+    verdict = world_verdict(world_results) if world_results else run_verdict(store, run, figures)
     return RunDocument(
-        verdict="; ".join([run_verdict(store, run, figures), *([traded] if traded else [])]),
+        verdict="; ".join([verdict, *([traded] if traded else [])]),
         run=ShownRun.model_validate({**dict(run), "status": run.shown_status}),
         annotation=read_annotation(store, run.run_id),
         spec=spec,
@@ -172,6 +175,7 @@ def run_document(store: Store, run: LedgerRun) -> RunDocument:
         choices=choices,
         seed_weights=seed_weights,
         figures=rows_of(Figures, with_openings(store, figures)),
+        world_results=world_results,
         leverage=read_leverage(store, run),
         guards=read_guard_telemetry(store, run),
         events=rows_of(RunEvent, events),

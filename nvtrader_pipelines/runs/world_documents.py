@@ -4,18 +4,14 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from nvtrader_pipelines.components.document import Document, frame_of, row_model, rows_of, schema_of
+from nvtrader_pipelines.components.document import Document, frame_of, schema_of
 from nvtrader_pipelines.experiments.world_experiment import WorldExperiment
+from nvtrader_pipelines.runs.world_results import WorldResult, read_results, world_verdict
 from nvtrader_pipelines.storage.ledger import LedgerRun
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.tables import WORLD_RESULTS
 from nvtrader_pipelines.storage.world_files import read_world, read_worlds
 
 FIGURES = {"mean", "reference", "difference", "difference_low", "difference_high"}
-
-
-class WorldResult(row_model(WORLD_RESULTS.schema.without("spec_hash", "run_id", "experiment"))):
-    """Result of a policy, or the mean over the seeds, beside the world's reference."""
 
 
 class ListedWorld(Document):
@@ -78,22 +74,3 @@ def last_run(store: Store, spec: WorldExperiment) -> LedgerRun | None:
     """Run of a version that started last; None without one."""
     runs = store.ledger.runs(with_worlds=True).filter(spec_hash=spec.spec_hash)
     return store.ledger.run(runs["run_id"][0]) if len(runs) else None
-
-
-def read_results(store: Store, run_id: str) -> tuple[WorldResult, ...]:
-    """Results of a run, the mean over the seeds first."""
-    rows = store.tables.read(WORLD_RESULTS, {"run_id": [run_id]}).sort("seed", nulls_last=False)
-    return rows_of(WorldResult, rows.drop("spec_hash", "run_id", "experiment"))
-
-
-def world_verdict(results: tuple[WorldResult, ...]) -> str:
-    """What a run shows about the agent and the world's reference, in words."""
-    if not results:
-        return "no results yet"
-    row = results[0]
-    text = f"{row.agent} has a mean reward of {row.mean:.5f}, {row.reference} {row.reference_mean:.5f}"
-    low, high = row.difference_low, row.difference_high
-    if low is None or high is None:
-        return f"{text}: a difference of {row.difference:+.5f}"
-    claim = "beats it" if low > 0.0 else "is worse" if high < 0.0 else "is not told from it"
-    return f"{text}: {row.difference:+.5f} [{low:+.5f}, {high:+.5f}] over the seeds, so it {claim}"

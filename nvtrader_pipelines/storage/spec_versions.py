@@ -40,7 +40,7 @@ def version_changes(ledger: Ledger, partition_key: str) -> pl.DataFrame:
 
 
 def _row(ledger: Ledger, column: str, value: str) -> dict[str, Any]:
-    versions = ledger.versions()
+    versions = ledger.versions(with_worlds=True)
     rows = versions.filter(pl.col(column) == value)
     if rows.is_empty():
         near = suggest(value, versions[column].to_list()) or ";"

@@ -125,9 +125,9 @@ class Ledger:
             )
         return row.spec_hash, row.content
 
-    def versions(self) -> pl.DataFrame:
-        """Registered versions of experiments, newest first."""
-        query = sa.select(VERSIONS).where(VERSIONS.c.kind == "experiment")
+    def versions(self, *, with_worlds: bool = False) -> pl.DataFrame:
+        """Registered versions of experiments, and those of worlds, newest first."""
+        query = sa.select(VERSIONS) if with_worlds else sa.select(VERSIONS).where(VERSIONS.c.kind == "experiment")
         return self._frame(VERSIONS, query.order_by(VERSIONS.c.created_at.desc(), VERSIONS.c.name))
 
     def archive(self, names: Iterable[str]) -> None:

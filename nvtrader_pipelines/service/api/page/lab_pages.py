@@ -310,7 +310,8 @@ def _run_values(shared: Context, row: LedgerRun) -> dict[str, Any]:
         "verdict": document.verdict,
         "annotation": document.annotation,
         "description": document.spec.get("description", ""),
-        "splitter": document.spec["splitter"]["kind"].replace("_", "-"),
+        "splitter": document.spec.get("splitter", {}).get("kind", "").replace("_", "-"),
+        "world_results": document.world_results,
         "warnings": document.warnings,
         "views": document.views,
         "spec": format_draft(document.spec),
@@ -318,7 +319,7 @@ def _run_values(shared: Context, row: LedgerRun) -> dict[str, Any]:
         "events": len(document.events),
         "stages": stage_rows(document.frame("events")).to_dicts() if document.events else [],
         "has_training": has_training,
-        "headline": f"The run is {document.run.status}: no verdict yet",
+        "headline": f"The run is {document.run.status}{'' if document.world_results else ': no verdict yet'}",
         "period": "",
         "accounts": accounts,
         "own": own,
@@ -367,8 +368,7 @@ def _axis(rows: list[dict[str, Any]]) -> tuple[float, float]:
 def _card(document: RunDocument) -> dict[str, dict[str, Any]]:
     """Facts of a run's card by group."""
     run, spec = document.run, document.spec
-    agent, environment = spec["agent"], spec["environment"]
-    settings = {name.replace("_", " "): value for name, value in agent.items() if isinstance(value, int | float | str)}
+    agent, environment = spec["agent"], spec.get("environment")
     return {
         "Version": {
             "experiment": run.partition_key,
@@ -376,14 +376,8 @@ def _card(document: RunDocument) -> dict[str, dict[str, Any]]:
             "code": run.code_version,
             "seeds": ", ".join(map(str, run.seeds)),
         },
-        "Agent": settings,
-        "Environment": {
-            "look-back": f"{environment.get('lookback')} sessions",
-            "decides every": f"{environment.get('rebal_freq')} sessions",
-            "fills": environment.get("fill"),
-            "rewards": ", ".join(reward["kind"].replace("_", " ") for reward in environment.get("rewards", [])),
-            "volatility penalty": environment.get("vol_penalty"),
-        },
+        "Agent": _settings(agent),
+        **({"Environment": _environment(environment)} if environment else {"World": _settings(spec["world"])}),
         "Data and files": {
             "market": run.source,
             "panel": run.panel_digest,
@@ -391,4 +385,20 @@ def _card(document: RunDocument) -> dict[str, dict[str, Any]]:
             "manifest": run.policies_sha256 or UNKNOWN,
             "MLflow run": run.mlflow_run_id or UNKNOWN,
         },
+    }
+
+
+def _settings(part: dict[str, Any]) -> dict[str, Any]:
+    """Plain fields of a part of a spec, for its card."""
+    return {name.replace("_", " "): value for name, value in part.items() if isinstance(value, int | float | str)}
+
+
+def _environment(environment: dict[str, Any]) -> dict[str, Any]:
+    """Facts of an environment, for the card of a run."""
+    return {
+        "look-back": f"{environment.get('lookback')} sessions",
+        "decides every": f"{environment.get('rebal_freq')} sessions",
+        "fills": environment.get("fill"),
+        "rewards": ", ".join(reward["kind"].replace("_", " ") for reward in environment.get("rewards", [])),
+        "volatility penalty": environment.get("vol_penalty"),
     }

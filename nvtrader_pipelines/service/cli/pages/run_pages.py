@@ -37,6 +37,10 @@ RUN_FACTS = ("run_id", "partition_key", "kind", "parent_run_id", "status", "mess
              "window_last", "seeds", "finished_at", "deleted_at")  # fmt: skip
 WINDOW_RETURNS = ("minimum", "lower_quartile", "median", "upper_quartile", "maximum")
 ACCOUNT_STAGES = ("signal.emitted", "order.placed", "order.filled", "equity.update")
+WORLD_FIGURES = (
+    *("seed", "n_episodes", "mean", "mean_low", "mean_high"),
+    *("reference", "reference_mean", "difference", "difference_low", "difference_high"),
+)
 RUN_DETAILS = ("spec", "files", "events")
 SHARED_COLUMNS = (
     "account",
@@ -98,15 +102,23 @@ def print_run(document: RunDocument, details: Collection[str] = ()) -> None:
     if "events" in details:
         events = document.frame("events")
         print_part("events", events if events.is_empty() else stage_rows(events), "no event yet")
-    if document.figures:
-        print_figures(document.frame("figures"))
-    else:
-        print_part("figures", pl.DataFrame(), "none: the run is deleted" if run["deleted_at"] else "no verdict yet")
+    _print_results(document)
     for line in document.warnings:
         print_line(f"note: {line}", "yellow")
     hidden = [f"--{name}" for name in RUN_DETAILS if name not in details]
     if hidden:
         print_line(f"more: {', '.join(hidden)}", "dim")
+
+
+def _print_results(document: RunDocument) -> None:
+    if document.world_results:
+        print_part("results", document.frame("world_results").select(WORLD_FIGURES), "")
+    elif document.figures:
+        print_figures(document.frame("figures"))
+    else:
+        print_part(
+            "figures", pl.DataFrame(), "none: the run is deleted" if document.run.deleted_at else "no verdict yet"
+        )
 
 
 def exposure_facts(document: RunDocument) -> dict[str, str]:
@@ -237,7 +249,7 @@ def _own_figures(run: Mapping[str, Any]) -> list[str]:
 
 def format_window(run: Mapping[str, Any]) -> str:
     """Format the first and the last session of a run."""
-    return f"{run['window_first']} to {run['window_last']}"
+    return f"{run['window_first']} to {run['window_last']}" if run["window_first"] else ""  # of a world without days
 
 
 def _format_value(value: Any) -> str:

@@ -3,9 +3,9 @@
 from nvtrader_pipelines.components.document import frame_of
 from nvtrader_pipelines.service.cli.family_commands import Answer
 from nvtrader_pipelines.service.cli.output import Format, print_line, write_rows
+from nvtrader_pipelines.service.cli.pages.run_pages import WORLD_FIGURES
 
 COLUMNS = ("name", "world", "agent", "status", "mean", "reference", "difference", "problem")
-RESULTS = ("seed", "n_episodes", "mean", "mean_low", "mean_high", "difference", "difference_low", "difference_high")
 
 
 def print_worlds(answer: Answer) -> None:
@@ -21,7 +21,7 @@ def print_world(answer: Answer) -> None:
     document = answer.document
     print_line(document.verdict)
     if document.results:
-        write_rows(frame_of(document.results).select(RESULTS), Format.TABLE)
+        write_rows(frame_of(document.results).select(WORLD_FIGURES), Format.TABLE)
 
 
 PAGES = {"list": print_worlds, "show": print_world, "run": print_world}
