@@ -62,10 +62,12 @@ def percent(value: float | None, digits: int = 1, *, sign: bool = False) -> str:
     return UNKNOWN if value is None else f"{number(100.0 * value, digits, sign=sign)}{NO_BREAK}%"
 
 
-def bounds(row: Row, name: str, *, sign: bool = False) -> str:
+def bounds(row: Row, name: str, digits: int = 2, *, sign: bool = False) -> str:
     """Format the 95 % interval of a figure of the page; empty if there is none."""
     low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return "" if low is None or high is None else f"[{number(low, sign=sign)}, {number(high, sign=sign)}]"
+    return (
+        "" if low is None or high is None else f"[{number(low, digits, sign=sign)}, {number(high, digits, sign=sign)}]"
+    )
 
 
 def moment(at: datetime | None) -> str:

@@ -24,5 +24,5 @@ def world_verdict(results: tuple[WorldResult, ...]) -> str:
     low, high = row.difference_low, row.difference_high
     if low is None or high is None:
         return f"{text}: a difference of {row.difference:+.5f}"
-    claim = "beats it" if low > 0.0 else "is worse" if high < 0.0 else "is not told from it"
-    return f"{text}: {row.difference:+.5f} [{low:+.5f}, {high:+.5f}] over the seeds, so it {claim}"
+    claim = "it beats it" if low > 0.0 else "it is worse" if high < 0.0 else "the two cannot be told apart"
+    return f"{text}: {row.difference:+.5f} [{low:+.5f}, {high:+.5f}] over the seeds, {claim}"

@@ -1,10 +1,9 @@
 """World `tradesim_execution`: sell an order in steps, at little cost and risk."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat, model_validator
 
@@ -13,6 +12,9 @@ from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.worlds.almgren_chriss import FloatArray, ImpactModel, sale_fractions
 from nvtrader_pipelines.worlds.price_moves import PriceMoves, RandomWalk
 from nvtrader_pipelines.worlds.world import Arrays, World, WorldStep, require_actions
+
+if TYPE_CHECKING:
+    from gymnasium import spaces
 
 FractionMap = Callable[[FloatArray, NDArray[np.int64]], FloatArray]  # actions and steps (n,) to fractions (n,)
 _STATE = ("steps", "left", "price", "shortfall", "moves")
@@ -24,8 +26,10 @@ class FractionAction(Component):
 
     kind: Literal["fraction"] = "fraction"
 
-    def space(self) -> spaces.Box:
+    def space(self) -> "spaces.Box":
         """Return the box of fractions, (1,)."""
+        from gymnasium import spaces
+
         return spaces.Box(0.0, 1.0, (1,), np.float32)
 
     def start(self, model: ImpactModel) -> FractionMap:  # noqa: ARG002 - one signature
@@ -42,8 +46,10 @@ class AlmgrenChrissResidual(Component):
     kind: Literal["almgren_chriss_residual"] = "almgren_chriss_residual"
     tilt: PositiveFloat = 2.0  # maximum change of the log odds
 
-    def space(self) -> spaces.Box:
+    def space(self) -> "spaces.Box":
         """Return the box of tilts, (1,)."""
+        from gymnasium import spaces
+
         return spaces.Box(-1.0, 1.0, (1,), np.float32)
 
     def start(self, model: ImpactModel) -> FractionMap:
@@ -146,6 +152,8 @@ class ExecutionSimulation:
         panel: MarketPanel | None = None,
         window: Window | None = None,
     ) -> None:
+        from gymnasium import spaces
+
         self.world, self.n_accounts, self.episode_len = world, n_accounts, world.n_steps
         low, high = [0.0, 0.0, *[-np.inf] * (world.lookback + 1)], [1.0, 1.0, *[np.inf] * (world.lookback + 1)]
         self.observation_space: spaces.Space[Any] = spaces.Box(np.array(low, np.float32), np.array(high, np.float32))

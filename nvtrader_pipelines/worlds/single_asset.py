@@ -1,20 +1,21 @@
 """World `tradesim_algotrading`: one name of a market, held long, short or not at all."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 from pydantic import Field
 
-from nvtrader_pipelines.envs.accounts import RUIN, Accounts
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows, window_mask
 from nvtrader_pipelines.portfolio.financing import STANDARD_FINANCING, FinancingModel
 from nvtrader_pipelines.worlds.single_name import panel_of_symbol
 from nvtrader_pipelines.worlds.world import Arrays, World, WorldStep, require_actions
+
+if TYPE_CHECKING:
+    pass
 
 SHORT, FLAT, LONG = range(3)  # choices; the position is the choice less 1
 _BARS = ("close_returns", "overnight_returns", "high_returns", "low_returns")
@@ -68,6 +69,10 @@ class SingleAssetSimulation:
     def __init__(
         self, panel: MarketPanel, world: SingleAsset, n_accounts: int, windows: Window | Sequence[Window] | None = None
     ) -> None:
+        from gymnasium import spaces
+
+        from nvtrader_pipelines.envs.accounts import RUIN, Accounts  # imports numba
+
         self.panel, self.world = panel_of_symbol(panel, world.symbol), world
         self.n_accounts, self.episode_len = n_accounts, world.episode_len
         spec = EnvSpec(
@@ -79,7 +84,7 @@ class SingleAssetSimulation:
         )
         self.windows = normalize_windows(windows or (0, len(panel.sessions) - 1))
         self._starts, self._ends = _episodes(self.windows, world.episode_len, len(panel.sessions))
-        self.accounts = Accounts(self.panel, spec, n_accounts, t=self.windows[0][0])
+        self._ruin, self.accounts = RUIN, Accounts(self.panel, spec, n_accounts, t=self.windows[0][0])
         self._bars = self._scaled_bars()
         self.steps = np.zeros(n_accounts, np.int64)
         self.ends = np.full(n_accounts, self._ends[0])  # last session of each episode
@@ -106,7 +111,7 @@ class SingleAssetSimulation:
         target = np.stack([position, 1.0 - position], axis=1)
         account = self.accounts.trade(target, np.ones(self.n_accounts, np.bool_), n_sessions=1)
         self.steps = self.steps + 1
-        terminated = self.accounts.equity <= RUIN
+        terminated = self.accounts.equity <= self._ruin
         return WorldStep(
             observation=self.observe(),
             terms={"log_growth": account.reward},

@@ -2,14 +2,16 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.panel import MarketPanel, Window
+
+if TYPE_CHECKING:  # takes a tenth of a second to import
+    from gymnasium import spaces
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -70,8 +72,8 @@ class Simulation(Protocol):
     n_accounts: int
     episode_len: int  # most steps of an episode
     steps: NDArray[np.int64]  # (n,) since the reset
-    observation_space: spaces.Space[Any]  # a box of float32
-    action_space: spaces.Space[Any]  # a box (A,) or `Discrete`
+    observation_space: "spaces.Space[Any]"  # a box of float32
+    action_space: "spaces.Space[Any]"  # a box (A,) or `Discrete`
 
     @property
     def world(self) -> World:
@@ -99,12 +101,14 @@ class Simulation(Protocol):
         ...
 
 
-def require_actions(actions: NDArray[Any], space: spaces.Space[Any], n_accounts: int) -> NDArray[Any]:
+def require_actions(actions: NDArray[Any], space: "spaces.Space[Any]", n_accounts: int) -> NDArray[Any]:
     """Return actions of n accounts: numbers of choices (n,), or rows (n, A) clipped to the box.
 
     Raises:
         ValueError: if the shape differs, a value is NaN, or a number is of no choice.
     """
+    from gymnasium import spaces
+
     shape = (n_accounts, *(space.shape or ()))
     if actions.shape != shape:
         raise ValueError(f"actions need the shape {shape}, but have {actions.shape}")

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 from pydantic import PositiveFloat, PositiveInt
 
@@ -53,6 +52,8 @@ class ForesightSimulation(ExecutionSimulation):
 
     def look_ahead(self, n_moves: int) -> None:
         """Set the number of moves."""
+        from gymnasium import spaces
+
         self.n_ahead, box = n_moves, self.observation_space
         assert isinstance(box, spaces.Box)
         edges = np.full(n_moves, np.inf, np.float32)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from nvtrader_pipelines.runs.world_documents import ListedWorld, WorldDocument
 
-Name = Annotated[str, Field(max_length=63, description="Name of an experiment of data/worlds.")]
+World = Annotated[str, Field(max_length=63, description="Name of an experiment of data/worlds.")]
 
 
 class Worlds(Family):
@@ -30,10 +30,10 @@ class Worlds(Family):
     @operation(
         "nvtrader worlds show sell-order",
         "nvtrader worlds show sell-order --json",
-        route="GET /api/worlds/{name}",
+        route="GET /api/worlds/{world}",
         is_kept=True,
     )
-    def show(self, name: Name) -> "WorldDocument":
+    def show(self, world: World) -> "WorldDocument":
         """Show an experiment in a world, its last run, and the results beside the world's reference.
 
         Raises:
@@ -41,15 +41,15 @@ class Worlds(Family):
         """
         from nvtrader_pipelines.runs.world_documents import world_document
 
-        return world_document(self.store, name)
+        return world_document(self.store, world)
 
     @operation(
         "nvtrader worlds run sell-order",
         "nvtrader worlds run one-asset --json",
-        route="POST /api/worlds/{name}/run",
+        route="POST /api/worlds/{world}/run",
         is_long=True,
     )
-    def run(self, name: Name) -> "WorldDocument":
+    def run(self, world: World) -> "WorldDocument":
         """Train and test an experiment in a world; what is trained already is tested again.
 
         An interrupted run continues from its checkpoints.
@@ -68,5 +68,5 @@ class Worlds(Family):
         from nvtrader_pipelines.storage.world_files import read_world
 
         with self._progress() as on_progress:
-            drain(run_world(self.store, read_world(self.store.home, name), Launch(str(uuid4()))), on_progress)
-        return world_document(self.store, name)
+            drain(run_world(self.store, read_world(self.store.home, world), Launch(str(uuid4()))), on_progress)
+        return world_document(self.store, world)

@@ -87,7 +87,8 @@ def names(home):
     """Names of things that parameters of routes name."""
     pipeline = Pipeline(home.root)
     policy, plan = pipeline.policies.list().policies[0].policy, pipeline.plans.list(waiting=True)["plan"][0]
-    return {"run": "tiny", "experiment": "tiny", "policy": policy, "plan": plan, "session_id": "none", "bot": "robo"}
+    named = {"run": "tiny", "experiment": "tiny", "session_id": "none", "bot": "robo", "world": "sell-order"}
+    return {**named, "policy": policy, "plan": plan}
 
 
 @pytest.mark.parametrize("entry", OPERATIONS, ids=label)
@@ -126,7 +127,7 @@ def test_document_is_equal_at_every_door(home, client, names, command, entry):
 def test_write_needs_the_token_and_a_valid_body(client, entry):
     path = entry[3].route.removeprefix("POST ").replace("{plan}", "none")
     assert client.post(path).status_code == 401
-    expected = 404 if "{workflow}" in path else 422  # it has no body
+    expected = 404 if "{workflow}" in path or "{world}" in path else 422  # it has no body
     assert client.post(path, json={"frob": 1}, headers=AUTHORIZED).status_code == expected
 
 

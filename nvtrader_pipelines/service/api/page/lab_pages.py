@@ -311,7 +311,7 @@ def _run_values(shared: Context, row: LedgerRun) -> dict[str, Any]:
         "annotation": document.annotation,
         "description": document.spec.get("description", ""),
         "splitter": document.spec.get("splitter", {}).get("kind", "").replace("_", "-"),
-        "world_results": document.world_results,
+        "world_results": [row.model_dump() for row in document.world_results],
         "warnings": document.warnings,
         "views": document.views,
         "spec": format_draft(document.spec),

@@ -23,6 +23,7 @@ from nvtrader_pipelines.service.cli.output import (
     print_title,
     write_rows,
 )
+from nvtrader_pipelines.service.cli.pages.world_pages import WORLD_FIGURES
 from nvtrader_pipelines.service.cli.summary import COLUMNS, figure_cells, print_period, print_warnings
 from nvtrader_pipelines.service.cli.table_layout import CellTable
 from nvtrader_pipelines.service.consoles import wide_console
@@ -37,10 +38,6 @@ RUN_FACTS = ("run_id", "partition_key", "kind", "parent_run_id", "status", "mess
              "window_last", "seeds", "finished_at", "deleted_at")  # fmt: skip
 WINDOW_RETURNS = ("minimum", "lower_quartile", "median", "upper_quartile", "maximum")
 ACCOUNT_STAGES = ("signal.emitted", "order.placed", "order.filled", "equity.update")
-WORLD_FIGURES = (
-    *("seed", "n_episodes", "mean", "mean_low", "mean_high"),
-    *("reference", "reference_mean", "difference", "difference_low", "difference_high"),
-)
 RUN_DETAILS = ("spec", "files", "events")
 SHARED_COLUMNS = (
     "account",

@@ -3,9 +3,12 @@
 from nvtrader_pipelines.components.document import frame_of
 from nvtrader_pipelines.service.cli.family_commands import Answer
 from nvtrader_pipelines.service.cli.output import Format, print_line, write_rows
-from nvtrader_pipelines.service.cli.pages.run_pages import WORLD_FIGURES
 
 COLUMNS = ("name", "world", "agent", "status", "mean", "reference", "difference", "problem")
+WORLD_FIGURES = (
+    *("seed", "n_episodes", "mean", "mean_low", "mean_high"),
+    *("reference", "reference_mean", "difference", "difference_low", "difference_high"),
+)
 
 
 def print_worlds(answer: Answer) -> None:
