@@ -40,7 +40,7 @@ from nvtrader_pipelines.storage.tables import (
 )
 from tests.markets import synthetic_bars
 
-DOCUMENTS = {"alphas", "workflows", "worlds"}  # folders of the examples that are no experiments
+DOCUMENTS = {"alphas", "workflows"}  # folders of the examples that are no experiments
 EXPERIMENT_FILES = sorted(
     path for path in (Path(__file__).parents[1] / "docs/examples").rglob("*.yaml") if path.parent.name not in DOCUMENTS
 )

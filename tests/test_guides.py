@@ -40,6 +40,7 @@ from nvtrader_pipelines.storage.specs import read_entrant, read_experiments, rea
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import FILLS, TRAJECTORIES
 from nvtrader_pipelines.storage.views.queries import query_views
+from nvtrader_pipelines.storage.world_files import read_world_file
 from tests.execution.brokers.alpaca_stub import KEYS, AlpacaStub, serving
 from tests.homes import environment
 
@@ -103,6 +104,7 @@ READERS: dict[str, Callable[[Home, Path], object]] = {  # of a home's files, whi
     "data/alphas/*.yaml": lambda home, path: read_alpha(home, path.stem),
     "data/bots/*.yaml": lambda home, path: read_bot(home, path.stem),
     "data/workflows/*.yaml": lambda home, path: read_workflow(home, path.stem, JOB_TAGS),
+    "data/worlds/*.yaml": lambda _, path: read_world_file(path),
     "data/autoresearch/*.yaml": lambda _, path: read_bounds(path),
     "data/entrants/*.yaml": lambda _, path: read_entrant(path),
     "data/experiments/*.yaml": lambda home, _: read_experiments(home),  # a test of its own reads their versions
