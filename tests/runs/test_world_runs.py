@@ -3,19 +3,15 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import closing
-from itertools import islice
 
 import polars as pl
 import pytest
 import yaml
 
-from nvtrader_pipelines.runs.lifecycle import Launch
-from nvtrader_pipelines.runs.run_deletion import delete_run, plan_deletion
+from nvtrader_pipelines.runs.run_deletion import plan_deletion
 from nvtrader_pipelines.runs.run_document import run_document
 from nvtrader_pipelines.runs.run_queries import find_run_by_name, list_runs, require_trained_run
 from nvtrader_pipelines.runs.world_documents import list_worlds, world_document
-from nvtrader_pipelines.runs.world_runs import run_world
 from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import write_experiment
@@ -24,32 +20,9 @@ from nvtrader_pipelines.storage.tables import REWARD_DECOMPOSITION, TRAINING_CUR
 from nvtrader_pipelines.storage.world_files import read_world, read_worlds
 from tests.homes import NVTRADER, environment
 from tests.runs.small_runs import EXPERIMENT, market_home
+from tests.runs.small_worlds import CLOSED, SALE, TRADE, run_steps, write_worlds
 
 pytestmark = pytest.mark.slow
-SALE = {
-    "name": "sale",
-    "world": {"kind": "tradesim_execution"},
-    "agent": {"kind": "eteo", "total_timesteps": 640, "n_envs": 16, "n_steps": 8, "batch_size": 64, "n_epochs": 1},
-}
-CLOSED = {**SALE, "name": "closed", "agent": {"kind": "almgren_chriss"}}
-TRADE = {
-    "name": "trade",
-    "world": {"kind": "tradesim_algotrading", "lookback": 3, "episode_len": 20},
-    "agent": {"kind": "deepscalper", "total_timesteps": 400, "learning_starts": 100, "batch_size": 32},
-    "market": {"source": "landing"},
-}
-
-
-def write(home, **specs):
-    home.worlds.mkdir(parents=True, exist_ok=True)
-    for name, spec in specs.items():
-        (home.worlds / f"{name}.yaml").write_text(yaml.safe_dump(spec))
-
-
-def run(store, name, n_steps=None):
-    """Run an experiment to its end, or for some steps; return its progress."""
-    with closing(run_world(store, read_world(store.home, name), Launch("task"))) as steps:
-        return [*islice(steps, n_steps)]
 
 
 def policies(home):
@@ -61,8 +34,8 @@ def sold(tmp_path_factory):
     """Home with a finished run of an order."""
     store = Store(Home(tmp_path_factory.mktemp("sold") / "home"))
     store.home.landing.mkdir(parents=True)
-    write(store.home, sale=SALE, closed=CLOSED)
-    run(store, "sale")
+    write_worlds(store.home, sale=SALE, closed=CLOSED)
+    run_steps(store, "sale")
     return store
 
 
@@ -112,30 +85,30 @@ def test_list_has_results_states_and_problems(sold):
 
 def test_finished_run_is_tested_again_and_trains_nothing(sold):
     before = world_document(sold, "sale").results
-    assert [step.stage for step in run(sold, "sale")] == ["start", "done"]
+    assert [step.stage for step in run_steps(sold, "sale")] == ["start", "done"]
     assert world_document(sold, "sale").results == before
 
 
 def test_closed_form_equals_its_reference(sold):
-    run(sold, "closed")
+    run_steps(sold, "closed")
     row = world_document(sold, "closed").results[0]
     assert (row.difference, row.mean) == (0.0, row.reference_mean)
 
 
 def test_name_of_an_experiment_is_refused_for_a_world(store):
     store.ledger.register(EXPERIMENT)
-    write(store.home, small={**CLOSED, "name": EXPERIMENT.name})
+    write_worlds(store.home, small={**CLOSED, "name": EXPERIMENT.name})
     with pytest.raises(StorageError):
-        run(store, "small")
+        run_steps(store, "small")
 
 
 def test_interrupted_run_continues_to_equal_bytes(sold, store):
-    write(store.home, sale=SALE)
+    write_worlds(store.home, sale=SALE)
     stages = []
     while "train.checkpoint" not in stages:
-        stages += [step.stage for step in run(store, "sale", len(stages) + 2)]
+        stages += [step.stage for step in run_steps(store, "sale", len(stages) + 2)]
     assert world_document(store, "sale").run.status == "interrupted"
-    assert run(store, "sale")[-1].stage == "done"
+    assert run_steps(store, "sale")[-1].stage == "done"
     assert policies(store.home) == policies(sold.home)
     columns = [name for name in WORLD_RESULTS.schema if name != "run_id"]
     results = [each.tables.read(WORLD_RESULTS).filter(experiment="sale").select(columns) for each in (store, sold)]
@@ -143,11 +116,11 @@ def test_interrupted_run_continues_to_equal_bytes(sold, store):
 
 
 def test_changed_policy_file_is_trained_again(sold, store):
-    write(store.home, sale=SALE)
-    run(store, "sale")
+    write_worlds(store.home, sale=SALE)
+    run_steps(store, "sale")
     path = next(store.home.policies.rglob("fold-0-seed-1.zip"))
     path.write_bytes(path.read_bytes()[:-1])
-    run(store, "sale")
+    run_steps(store, "sale")
     assert policies(store.home) == policies(sold.home)
 
 
@@ -155,8 +128,8 @@ def test_asset_is_traded_on_test_days_only(tmp_path):
     store = market_home(tmp_path / "home")
     sessions = store.panels.read(EXPERIMENT.market).sessions
     days = [str(sessions[t]) for t in (10, 120, 121, 220)]
-    write(store.home, trade={**TRADE, "train": days[:2], "test": days[2:]})
-    run(store, "trade")
+    write_worlds(store.home, trade={**TRADE, "train": days[:2], "test": days[2:]})
+    run_steps(store, "trade")
     document = world_document(store, "trade")
     steps = store.tables.read(TRAJECTORIES)
     assert (str(steps["session"].min()), len(steps)) == (days[2], 4 * 99)
@@ -166,19 +139,19 @@ def test_asset_is_traded_on_test_days_only(tmp_path):
 
 
 def test_deleted_run_leaves_its_row(store):
-    write(store.home, closed=CLOSED)
-    run(store, "closed")
+    write_worlds(store.home, closed=CLOSED)
+    run_steps(store, "closed")
     row = world_document(store, "closed").run
     delete_run(store, plan_deletion(store, row, ()), lambda _: None)
     assert store.tables.read(WORLD_RESULTS).is_empty()
     assert store.tables.read(TRAJECTORIES).is_empty()
     assert store.ledger.run(row.run_id).deleted_at is not None
-    assert run(store, "closed")[-1].stage == "done"
+    assert run_steps(store, "closed")[-1].stage == "done"
 
 
 @pytest.mark.nightly
 def test_killed_run_continues_to_equal_bytes(sold, store):
-    write(store.home, sale={**SALE, "agent": {**SALE["agent"], "total_timesteps": 20_480}})
+    write_worlds(store.home, sale={**SALE, "agent": {**SALE["agent"], "total_timesteps": 20_480}})
     write_experiment(store.home, "unused")
     command = [NVTRADER, "worlds", "run", "sale"]
     with subprocess.Popen(command, env=environment(store.home), start_new_session=True, stderr=sys.stderr) as process:
@@ -186,8 +159,8 @@ def test_killed_run_continues_to_equal_bytes(sold, store):
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGKILL)
     assert len(policies(store.home)) < 3
-    assert run(store, "sale")[-1].stage == "done"
+    assert run_steps(store, "sale")[-1].stage == "done"
     whole = Store(Home(store.home.root.with_name("whole")))
-    write(whole.home, sale={**SALE, "agent": {**SALE["agent"], "total_timesteps": 20_480}})
-    run(whole, "sale")
+    write_worlds(whole.home, sale={**SALE, "agent": {**SALE["agent"], "total_timesteps": 20_480}})
+    run_steps(whole, "sale")
     assert policies(store.home) == policies(whole.home)

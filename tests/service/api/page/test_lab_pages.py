@@ -13,10 +13,12 @@ from nvtrader_pipelines.runs.lifecycle import Launch
 from nvtrader_pipelines.runs.run_deletion import delete_run, plan_deletion
 from nvtrader_pipelines.runs.run_library import library_runs
 from nvtrader_pipelines.runs.train_walk_judge import replay_run
+from nvtrader_pipelines.runs.world_documents import world_document
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import copy_home, expose_run, run_of, small_home
 from tests.research.sessions import a_journal, a_session, write_session
+from tests.runs.small_worlds import CLOSED, run_steps, write_worlds
 from tests.service.api.conftest import AUTHORIZED, TOKEN, client_of
 from tests.service.api.page.test_browser import LOOKS, MARKUP, axe_findings
 from tests.service.api.servers import served
@@ -296,3 +298,13 @@ def test_trading_is_halted_from_the_lab_without_a_reason(serve, look, built_home
     page.get_by_role("button", name="Halt trading").first.click()
     page.locator("#halt button[type=submit]").click()
     expect(page.locator(".kill")).to_contain_text("Trading is halted")
+
+
+def test_page_of_a_run_in_a_world_shows_its_results(store):
+    write_worlds(store.home, closed=CLOSED)
+    run_steps(store, "closed")
+    document = world_document(store, "closed")
+    page = client_of(store.home).get(f"/lab/runs/{document.run.run_id}")
+    assert (page.status_code, document.verdict in page.text) == (200, True)
+    assert re.findall(r'<th scope="row">(\w+)</th>', page.text) == ["all", "0"]
+    assert "nvtrader worlds run closed" in page.text
