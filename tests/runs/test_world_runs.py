@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 import yaml
 
-from nvtrader_pipelines.runs.run_deletion import plan_deletion
+from nvtrader_pipelines.runs.run_deletion import delete_run, plan_deletion
 from nvtrader_pipelines.runs.run_document import run_document
 from nvtrader_pipelines.runs.run_queries import find_run_by_name, list_runs, require_trained_run
 from nvtrader_pipelines.runs.world_documents import list_worlds, world_document
