@@ -36,7 +36,7 @@ class RandomWalk(Component):
 class MarketMoves(Component):
     """Moves between the closes of a name, from an arrival that is drawn, scaled to the order's price; a step a session.
 
-    Only arrivals count whose sessions to the last sale have all a price and lie within the window.
+    Only arrivals count that have a price in every session until the last move, all of them within the window.
     """
 
     kind: Literal["market"] = "market"
@@ -52,17 +52,18 @@ class MarketMoves(Component):
             raise ValueError("moves of a market need a panel and a window; give both, or choose random_walk")
         alone = panel_of_symbol(panel, self.symbol)
         first, last = window
-        levels = np.cumprod(1.0 + np.where(alone.tradable[:, 0], alone.close_returns[:, 0], 0.0))
-        levels = np.append(np.full(n_known, levels[0]), levels)  # no moves before the market
-        paths = np.lib.stride_tricks.sliding_window_view(levels, n_known + model.n_steps + 1)
-        traded = np.all(np.lib.stride_tricks.sliding_window_view(alone.tradable[:, 0], model.n_steps + 1), axis=1)
-        arrivals = np.flatnonzero(traded[first : max(first, last - model.n_steps + 1)]) + first
+        tradable = alone.tradable[:, 0]
+        starts = range(first, last - model.n_steps + 1)
+        arrivals = np.array([t for t in starts if tradable[t : t + model.n_steps + 1].all()], np.int64)
         if not len(arrivals):
             raise ValueError(
                 f"an order of {model.n_steps} sales needs {model.n_steps + 1} sessions with prices of "
                 f"{alone.symbols[0]} in a row, but {panel.sessions[first]} to {panel.sessions[last]} have none; "
                 "choose more days, fewer sales, or another symbol"
             )
+        levels = np.cumprod(1.0 + np.where(tradable, alone.close_returns[:, 0], 0.0))
+        levels = np.append(np.full(n_known, levels[0]), levels)  # no moves before the market
+        paths = np.lib.stride_tricks.sliding_window_view(levels, n_known + model.n_steps + 1)
 
         def draw(generators: Sequence[np.random.Generator]) -> FloatArray:
             places = arrivals[[generator.integers(len(arrivals)) for generator in generators]]

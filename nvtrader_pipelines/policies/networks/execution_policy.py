@@ -28,6 +28,7 @@ class DualRnnExtractor(BaseFeaturesExtractor):
     def forward(self, observations: Tensor) -> Tensor:
         """Return the last hidden states of both."""
         own, moves = observations[:, :N_OWN], observations[:, N_OWN:]
+        moves = moves if moves.shape[1] else torch.zeros_like(own[:, :1])  # a recurrent network needs a step
         _, of_moves = self.moves(moves[:, :, None])
         _, of_own = self.own(own[:, None])
         return torch.cat([of_moves[-1], of_own[-1]], dim=1)
@@ -47,13 +48,11 @@ class DualHeadPolicy(ActorCriticPolicy):
     def make_features_extractor(self) -> BaseFeaturesExtractor:
         space = self.observation_space
         assert isinstance(space, spaces.Box)
-        seen = spaces.Box(space.low[: self._n_seen], space.high[: self._n_seen])
-        return self.features_extractor_class(seen, **self.features_extractor_kwargs)
-
-    @override
-    def extract_features(self, obs: PyTorchObs, features_extractor: BaseFeaturesExtractor | None = None) -> Any:
-        assert isinstance(obs, Tensor)
-        return super().extract_features(obs[:, : self._n_seen], features_extractor)
+        n_seen = self._n_seen
+        seen = spaces.Box(space.low[:n_seen], space.high[:n_seen])
+        extractor = self.features_extractor_class(seen, **self.features_extractor_kwargs)
+        extractor.register_forward_pre_hook(lambda _, inputs: (inputs[0][:, :n_seen],))  # SB3 calls it from many places
+        return extractor
 
     @override
     def _build(self, lr_schedule: Schedule) -> None:

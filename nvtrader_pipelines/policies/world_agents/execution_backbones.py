@@ -2,9 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
+
+InitialStd = Annotated[float, Field(ge=0.01, le=1.0)]  # initial deviation of an action, as a share of its range
 
 
 class EteoDualHead(Component):
@@ -17,7 +19,7 @@ class EteoDualHead(Component):
 
     kind: Literal["eteo_dual_head"] = "eteo_dual_head"
     hidden: tuple[PositiveInt, ...] = (128, 128)  # layers of each MLP
-    initial_std: PositiveFloat = 0.1  # initial deviation of an action, as a share of its range
+    initial_std: InitialStd = 0.1
 
     def settings(self) -> dict[str, Any]:
         """Keyword arguments of the policy."""
@@ -37,7 +39,7 @@ class PdDualRnn(Component):
 
     kind: Literal["pd_dual_rnn"] = "pd_dual_rnn"
     hidden_size: PositiveInt = 32  # of each network
-    initial_std: PositiveFloat = 0.1  # initial deviation of an action, as a share of its range
+    initial_std: InitialStd = 0.1
 
     def settings(self) -> dict[str, Any]:
         """Keyword arguments of the policy."""

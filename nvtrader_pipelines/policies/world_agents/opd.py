@@ -32,12 +32,16 @@ class OpdAgent(ExecutionLearner):
 
     def model(self, world: World, panel: MarketPanel | None, window: Window | None, seed: int) -> "PPO":
         """Train the teacher; return PPO for its student."""
+        from stable_baselines3.common.logger import Logger
+
         from nvtrader_pipelines.policies.networks.execution_policy import DistilledPolicy, DualHeadPolicy
 
         assert isinstance(world, OrderExecution)
         foreseeing = ForesightSimulation(world, self.n_envs, panel, window)
         foreseeing.look_ahead(self.foresight)
-        teacher = self.ppo(foreseeing, DualHeadPolicy, seed).learn(self.total_timesteps)
+        teacher = self.ppo(foreseeing, DualHeadPolicy, seed)
+        teacher.set_logger(Logger(None, []))  # SB3's default one leaves a folder
+        teacher.learn(self.total_timesteps)
         n_seen = 3 + world.lookback
         student = self.ppo(foreseeing, DistilledPolicy, seed, ent_coef=self.distillation, n_seen=n_seen)
         assert isinstance(student.policy, DistilledPolicy)
