@@ -62,10 +62,10 @@ def test_no_moves_are_known_before_the_first_session():
 )
 def test_orders_arrive_where_prices_last_within_the_window(symbol, arrivals):
     moves = drawn(order(symbol), n=400)
-    candidates = {t: moves_at(t, symbol) for t in range(10, 70)}
-    found = [t for row in moves for t, expected in candidates.items() if np.allclose(row, expected, rtol=1e-9)]
-    assert len(found) == 400
-    assert set(found) == set(arrivals)
+    candidates = np.array([moves_at(t, symbol) for t in range(11, 70)])
+    orders, found = np.isclose(moves[:, None], candidates, rtol=1e-9).all(axis=2).nonzero()
+    assert orders.tolist() == list(range(400))
+    assert set(found + 11) == set(arrivals)
 
 
 def test_moves_do_not_depend_on_sessions_after_the_window():

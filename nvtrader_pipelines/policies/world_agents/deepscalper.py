@@ -1,12 +1,13 @@
 """DeepScalper: DQN on one asset whose reward in training looks ahead."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeFloat, PositiveInt, model_validator
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
 
-from nvtrader_pipelines.market.panel import MarketPanel, Window
+from nvtrader_pipelines.market.panel import MarketPanel, Window, window_mask
 from nvtrader_pipelines.policies.agents.learner import no_optimizer
 from nvtrader_pipelines.policies.backbones.backbone import OPTIMIZER
 from nvtrader_pipelines.policies.world_agents.base import WorldLearner
@@ -17,13 +18,16 @@ if TYPE_CHECKING:
     from gymnasium import spaces
     from stable_baselines3 import DQN
     from stable_baselines3.common.policies import BasePolicy
+    from torch import Tensor
+    from torch.optim import Optimizer
 
 
 class DeepScalperAgent(WorldLearner):
     """DQN over the positions of one asset, with a hindsight bonus in training.
 
     The bonus of a decision is its position times the return of the next sessions, to the end of the training at most.
-    Branches and the auxiliary risk task of the paper are left out, as in TradeMaster's code.
+    Branches and the auxiliary risk task of the paper are left out, as in TradeMaster's code. Weights decay, since a
+    market has few sessions, which a network learns by heart.
 
     Source: Sun et al. (2022), DeepScalper, as in TradeMaster.
     """
@@ -31,10 +35,12 @@ class DeepScalperAgent(WorldLearner):
     worlds: ClassVar[tuple[str, ...]] = ("tradesim_algotrading",)
 
     kind: Literal["deepscalper"] = "deepscalper"
+    total_timesteps: NonNegativeInt = 30_000  # steps of all accounts together
     gamma: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
+    weight_decay: NonNegativeFloat = 5.0  # AdamW's, of all but biases
     hindsight_weight: NonNegativeFloat = 0.2  # of the bonus, beside the step's own reward
     hindsight_sessions: PositiveInt = 5
-    hidden: tuple[PositiveInt, ...] = (128, 64)
+    hidden: tuple[PositiveInt, ...] = (64, 32)
     n_envs: PositiveInt = 16  # parallel accounts
     buffer_size: PositiveInt = 50_000  # latest steps of all accounts
     learning_starts: PositiveInt = 1_000  # steps of all accounts with random choices before the first update
@@ -65,7 +71,11 @@ class DeepScalperAgent(WorldLearner):
         return DQN(
             "MlpPolicy",
             WorldVecEnv(simulation, seed),
-            policy_kwargs={**self._heads(), "optimizer_kwargs": OPTIMIZER},
+            policy_kwargs={
+                **self._heads(),
+                "optimizer_class": weight_decaying_adam,
+                "optimizer_kwargs": {"weight_decay": self.weight_decay},
+            },
             learning_rate=self.learning_rate,
             buffer_size=self.buffer_size,
             learning_starts=self.learning_starts,
@@ -101,17 +111,38 @@ class DeepScalperAgent(WorldLearner):
         return {"net_arch": list(self.hidden), "activation_fn": nn.ReLU}
 
 
+def weight_decaying_adam(parameters: "Iterable[Tensor]", lr: float, weight_decay: float) -> "Optimizer":
+    """Return AdamW that decays matrices and leaves biases, which hold the level of the values."""
+    from torch.optim import AdamW
+
+    matrices, biases = list[Any](), list[Any]()
+    for parameter in parameters:
+        (matrices if parameter.ndim > 1 else biases).append(parameter)
+    groups: list[dict[str, Any]] = [{"params": matrices}, {"params": biases, "weight_decay": 0.0}]
+    return AdamW(groups, lr=lr, weight_decay=weight_decay, **OPTIMIZER)
+
+
 class HindsightSimulation(SingleAssetSimulation):
-    """Simulation whose reward looks ahead; for training alone, on a panel that ends with it."""
+    """Simulation whose reward looks ahead; for training alone, on a panel that ends with it.
+
+    Terms are in standard deviations of the windows' returns, so that an agent's settings suit calm and wild names.
+    """
 
     def look_ahead(self, weight: float, n_sessions: int) -> None:
-        """Set the bonus of a long position by session of the decision: weighted return of the next sessions."""
-        growth = np.cumsum(np.log1p(np.nan_to_num(self.panel.close_returns[:, 0])))
-        last = np.minimum(np.arange(len(growth)) + n_sessions, self.windows[-1][1])
-        self._bonus: NDArray[np.float64] = weight * np.expm1(growth[last] - growth)
+        """Set the bonus of a long position by session of the decision: weighted return of the next sessions.
+
+        Where orders fill at the next close, it misses the first return, as the position does.
+        """
+        returns = np.log1p(self.panel.close_returns[:, 0])
+        inside = window_mask(self.windows, len(returns)) & self.panel.tradable[:, 0]
+        self._deviation = (returns[inside].std() if inside.any() else 0.0) or 1.0
+        growth, t = np.cumsum(returns), np.arange(len(returns))
+        first, last = t + (self.accounts.fill == "next_close"), np.minimum(t + n_sessions, self.windows[-1][1])
+        self._bonus: NDArray[np.float64] = weight * np.expm1(growth[last] - growth[np.minimum(first, last)])
 
     def step(self, actions: NDArray[Any]) -> WorldStep:
         """Trade every account; the reward has the bonus of its position."""
         decided_at = self.accounts.t
         step = super().step(actions)
-        return step._replace(terms={**step.terms, "hindsight": self._bonus[decided_at] * step.info["position"]})
+        terms = {**step.terms, "hindsight": self._bonus[decided_at] * step.info["position"]}
+        return step._replace(terms={name: term / self._deviation for name, term in terms.items()})

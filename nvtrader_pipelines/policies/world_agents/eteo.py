@@ -26,6 +26,7 @@ class ExecutionLearner(WorldLearner):
 
     worlds: ClassVar[tuple[str, ...]] = ("tradesim_execution",)
 
+    learning_rate: Annotated[float, Field(ge=1e-5, le=1e-2)] = 3e-3
     backbone: ExecutionBackbone = EteoDualHead()
     n_steps: PositiveInt = 20  # per account and update
     batch_size: PositiveInt = 320  # steps per minibatch

@@ -19,7 +19,7 @@ class EteoDualHead(Component):
 
     kind: Literal["eteo_dual_head"] = "eteo_dual_head"
     hidden: tuple[PositiveInt, ...] = (128, 128)  # layers of each MLP
-    initial_std: InitialStd = 0.1
+    initial_std: InitialStd = 0.2
 
     def settings(self) -> dict[str, Any]:
         """Keyword arguments of the policy."""
@@ -39,7 +39,7 @@ class PdDualRnn(Component):
 
     kind: Literal["pd_dual_rnn"] = "pd_dual_rnn"
     hidden_size: PositiveInt = 32  # of each network
-    initial_std: InitialStd = 0.1
+    initial_std: InitialStd = 0.2
 
     def settings(self) -> dict[str, Any]:
         """Keyword arguments of the policy."""

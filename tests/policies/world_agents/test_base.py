@@ -12,6 +12,7 @@ from nvtrader_pipelines.policies.world_agents.almgren_chriss import AlmgrenChris
 from nvtrader_pipelines.policies.world_agents.base import WorldTask
 from nvtrader_pipelines.policies.world_agents.deepscalper import DeepScalperAgent
 from nvtrader_pipelines.policies.world_agents.eteo import EteoAgent
+from nvtrader_pipelines.policies.world_agents.execution_backbones import PdDualRnn
 from nvtrader_pipelines.policies.world_agents.opd import OpdAgent
 from nvtrader_pipelines.worlds.order_execution import OrderExecution
 from nvtrader_pipelines.worlds.price_moves import MarketMoves
@@ -22,12 +23,12 @@ from tests.policies.small_learners import bits
 from tests.policies.world_agents.planted import rewards
 
 PANEL, WINDOW = eventful_panel(), (10, 100)
-ORDERS, ASSET = OrderExecution(moves=MarketMoves()), SingleAsset(lookback=3, episode_len=20)
-TINY = {"total_timesteps": 1280, "n_envs": 16, "n_steps": 8, "batch_size": 64, "n_epochs": 2}
+ORDERS, ASSET = OrderExecution(moves=MarketMoves(), lookback=2), SingleAsset(lookback=3, episode_len=20)
+TINY = {"total_timesteps": 640, "n_envs": 16, "n_steps": 4, "batch_size": 32, "n_epochs": 1}
 LEARNERS = {
     "eteo": (EteoAgent(**TINY), ORDERS),
-    "opd": (OpdAgent(**TINY), ORDERS),
-    "deepscalper": (DeepScalperAgent(total_timesteps=640, learning_starts=64, batch_size=32), ASSET),
+    "opd": (OpdAgent(**TINY, foresight=2, backbone=PdDualRnn(hidden_size=4)), ORDERS),
+    "deepscalper": (DeepScalperAgent(total_timesteps=640, learning_starts=320, batch_size=32), ASSET),
 }
 
 

@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from nvtrader_pipelines.policies.world_agents.eteo import EteoAgent
+from nvtrader_pipelines.policies.world_agents.execution_backbones import EteoDualHead, PdDualRnn
+from nvtrader_pipelines.policies.world_agents.opd import OpdAgent
+from nvtrader_pipelines.worlds.order_execution import AlmgrenChrissResidual, OrderExecution
+from nvtrader_pipelines.worlds.price_moves import MarketMoves
+from tests.policies.world_agents.planted import planted_panel, rewards, trained_rewards
+
+pytestmark = pytest.mark.slow
+
+MODEL = OrderExecution(penalizes_risk=True, volatility=0.3)  # so calm that a test can tell 2 % of the utility
+TRENDS = OrderExecution(moves=MarketMoves(), lookback=3)
+TRAIN, TEST = (0, 699), (700, 1099)
+THOROUGH = [
+    pytest.param(member(total_timesteps=60_000), seed, marks=pytest.mark.nightly, id=f"{member.__name__}-{seed}")
+    for member in (EteoAgent, OpdAgent)
+    for seed in range(3)
+]
+
+
+@pytest.mark.parametrize(("agent", "seed"), [(EteoAgent(total_timesteps=20_000), 0), *THOROUGH])
+def test_learner_equals_the_closed_form_where_its_model_is_right(agent, seed):
+    reference = rewards(MODEL, MODEL.reference_actions).sum(axis=0).mean()
+    untrained = rewards(MODEL, lambda observations: np.full((len(observations), 1), 0.5)).sum(axis=0).mean()
+    assert untrained < 1.3 * reference
+    learned = trained_rewards(agent, MODEL, seed=seed).sum(axis=0).mean()
+    assert learned == pytest.approx(reference, rel=0.02 if agent.total_timesteps > 20_000 else 0.04)
+
+
+@pytest.mark.parametrize(("agent", "seed"), [(EteoAgent(total_timesteps=10_000), 0), *THOROUGH])
+@pytest.mark.parametrize(
+    "action",
+    [TRENDS.action, pytest.param(AlmgrenChrissResidual(), marks=pytest.mark.nightly)],
+    ids=["fraction", "tilt"],
+)
+def test_learner_beats_the_closed_form_where_moves_have_trends(agent, seed, action):
+    world, panel = TRENDS.model_copy(update={"action": action}), planted_panel(1100, 5, keep=0.9)
+    reference = rewards(world, world.reference_actions, panel, TEST).sum(axis=0)
+    gains = trained_rewards(agent, world, panel, TRAIN, TEST, seed).sum(axis=0) - reference
+    assert gains.mean() > -0.1 * reference.mean()
+    assert gains.mean() > 10.0 * gains.std() / len(gains) ** 0.5
+
+
+@pytest.mark.parametrize("backbone", [EteoDualHead, PdDualRnn])
+@pytest.mark.parametrize("initial_std", [0.0, 0.001, 1.5])
+def test_deviation_out_of_bounds_is_refused(backbone, initial_std):
+    with pytest.raises(ValidationError, match=r"initial_std"):
+        backbone(initial_std=initial_std)
+
+
+def test_part_of_a_minibatch_is_refused():
+    with pytest.raises(ValidationError, match=r"batch_size"):
+        EteoAgent(batch_size=300)
