@@ -9,7 +9,7 @@ from pydantic import Field
 
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows, window_mask
+from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows
 from nvtrader_pipelines.portfolio.financing import STANDARD_FINANCING, FinancingModel
 from nvtrader_pipelines.worlds.single_name import panel_of_symbol
 from nvtrader_pipelines.worlds.world import Arrays, World, WorldStep, require_actions
@@ -60,7 +60,7 @@ class SingleAssetSimulation:
     """n accounts that trade one name, with episodes within windows of sessions.
 
     Every window is (first, last) by position: decisions begin at `first`, and prices up to `last` may be used. The
-    scale of the observed bars is that of the windows' sessions alone.
+    scale of the observed bars is that of all returns known at the decision, those before the window included.
 
     Raises:
         ValueError: if the market lacks the symbol, or a window is beyond it or has no two sessions.
@@ -85,7 +85,7 @@ class SingleAssetSimulation:
         self.windows = normalize_windows(windows or (0, len(panel.sessions) - 1))
         self._starts, self._ends = _episodes(self.windows, world.episode_len, len(panel.sessions))
         self._ruin, self.accounts = RUIN, Accounts(self.panel, spec, n_accounts, t=self.windows[0][0])
-        self._bars = self._scaled_bars()
+        self._bars, self._scale = self._latest_bars()
         self.steps = np.zeros(n_accounts, np.int64)
         self.ends = np.full(n_accounts, self._ends[0])  # last session of each episode
         self.observation_space: spaces.Space[Any] = spaces.Box(-np.inf, np.inf, (self._bars[0].size + 1,), np.float32)
@@ -99,8 +99,9 @@ class SingleAssetSimulation:
         self.steps[rows], self.ends[rows] = 0, self._ends[places]
 
     def observe(self) -> NDArray[np.float32]:
-        """Latest bars, oldest first, as log returns in standard deviations, and the position, (n, length)."""
-        bars = self._bars[self.accounts.t].reshape(self.n_accounts, -1)
+        """Latest log returns, oldest first, in the root mean square of all known ones, and the position, (n, length)."""
+        t = self.accounts.t
+        bars = (self._bars[t] / self._scale[t, None, None]).reshape(self.n_accounts, -1)
         return np.hstack([bars, self.accounts.weights[:, :1]]).astype(np.float32)
 
     def step(self, actions: NDArray[Any]) -> WorldStep:
@@ -136,14 +137,15 @@ class SingleAssetSimulation:
         for name in _EPISODES:
             setattr(self, name, state[name].copy())
 
-    def _scaled_bars(self) -> NDArray[np.float64]:
-        """Bars up to each session in deviations of the windows' returns, (T, B, lookback); 0 before the market."""
+    def _latest_bars(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Bars up to each session, (T, B, lookback), 0 before the market; root mean square of its returns, (T,)."""
         arrays = [array for name in _BARS if (array := getattr(self.panel, name)) is not None]
         bars = np.log1p(np.hstack(arrays))
-        inside = window_mask(self.windows, len(bars)) & self.panel.tradable[:, 0]
-        deviation = bars[inside, 0].std() if inside.any() else 0.0
-        padded = np.vstack([np.zeros((self.world.lookback - 1, bars.shape[1])), bars / (deviation or 1.0)])
-        return np.lib.stride_tricks.sliding_window_view(padded, self.world.lookback, axis=0)
+        tradable = self.panel.tradable[:, 0]
+        scale = np.sqrt(np.cumsum(np.where(tradable, bars[:, 0], 0.0) ** 2) / np.maximum(np.cumsum(tradable), 1))
+        padded = np.vstack([np.zeros((self.world.lookback - 1, bars.shape[1])), bars])
+        latest = np.lib.stride_tricks.sliding_window_view(padded, self.world.lookback, axis=0)
+        return latest, np.where(scale > 0.0, scale, 1.0)
 
 
 def _episodes(
