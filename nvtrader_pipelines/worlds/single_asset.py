@@ -99,7 +99,7 @@ class SingleAssetSimulation:
         self.steps[rows], self.ends[rows] = 0, self._ends[places]
 
     def observe(self) -> NDArray[np.float32]:
-        """Latest log returns, oldest first, in the root mean square of all known ones, and the position, (n, length)."""
+        """Latest log returns, oldest first, over the root mean square of all known, and the position, (n, length)."""
         t = self.accounts.t
         bars = (self._bars[t] / self._scale[t, None, None]).reshape(self.n_accounts, -1)
         return np.hstack([bars, self.accounts.weights[:, :1]]).astype(np.float32)

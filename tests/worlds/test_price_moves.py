@@ -19,7 +19,7 @@ def order(symbol=STEADY, **fields):
 
 def drawn(world, panel=PANEL, window=WINDOW, n=1):
     """Moves (n, lookback + N) of n orders."""
-    return world.moves.start(world, panel, window)([np.random.default_rng([4, i]) for i in range(n)])
+    return world.moves.start(world, world.lookback, panel, window)([np.random.default_rng([4, i]) for i in range(n)])
 
 
 def moves_at(arrival, symbol, n_known=3, n_steps=5, price=20.0):
