@@ -1,12 +1,10 @@
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from nvtrader_pipelines.worlds.order_execution import ExecutionSimulation, OrderExecution
 from nvtrader_pipelines.worlds.price_moves import MarketMoves
-from tests.panels import GAP, GAPPY, INELIGIBLE, NEVER, STEADY, cut, eventful_panel, with_other_future
+from tests.panels import GAP, GAPPY, NEVER, STEADY, cut, eventful_panel, with_other_future
 
 PANEL = eventful_panel()
 WINDOW = (20, 50)
@@ -100,9 +98,3 @@ def test_steps_other_than_sessions_are_refused_with_market_moves():
     with pytest.raises(ValidationError, match=r"n_steps must be the horizon"):
         order(n_steps=10)
     assert order(n_steps=10, horizon=10.0).move_deviation == 0.95
-
-
-def test_symbol_by_default_is_the_first():
-    world, one = OrderExecution(moves=MarketMoves(), price=20.0), replace(PANEL, source="other")
-    np.testing.assert_array_equal(drawn(world, one), drawn(order(lookback=10)))
-    assert not np.array_equal(drawn(order()), drawn(order(INELIGIBLE)))
