@@ -6,7 +6,7 @@ from pydantic import Field, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
 
-InitialStd = Annotated[float, Field(ge=0.01, le=1.0)]  # initial deviation of an action, as a share of its range
+InitialStd = Annotated[float, Field(ge=0.01, le=1.0)]
 
 
 class EteoDualHead(Component):
@@ -19,7 +19,7 @@ class EteoDualHead(Component):
 
     kind: Literal["eteo_dual_head"] = "eteo_dual_head"
     hidden: tuple[PositiveInt, ...] = (128, 128)  # layers of each MLP
-    initial_std: InitialStd = 0.2
+    initial_std: InitialStd = 0.2  # initial deviation of an action, as a share of its range
 
     def settings(self) -> dict[str, Any]:
         """Keyword arguments of the policy."""
@@ -39,7 +39,7 @@ class PdDualRnn(Component):
 
     kind: Literal["pd_dual_rnn"] = "pd_dual_rnn"
     hidden_size: PositiveInt = 32  # of each network
-    initial_std: InitialStd = 0.2
+    initial_std: InitialStd = 0.2  # initial deviation of an action, as a share of its range
 
     def settings(self) -> dict[str, Any]:
         """Keyword arguments of the policy."""
