@@ -40,7 +40,7 @@ class DeepScalperAgent(WorldLearner):
     weight_decay: NonNegativeFloat = 5.0  # AdamW's, of all but biases
     hindsight_weight: NonNegativeFloat = 0.2  # of the bonus, beside the step's own reward
     hindsight_sessions: PositiveInt = 5
-    hidden: tuple[PositiveInt, ...] = (64, 32)
+    hidden: tuple[PositiveInt, ...] = (128, 64)
     n_envs: PositiveInt = 16  # parallel accounts
     buffer_size: PositiveInt = 50_000  # latest steps of all accounts
     learning_starts: PositiveInt = 1_000  # steps of all accounts with random choices before the first update
