@@ -17,6 +17,7 @@ from nvtrader_pipelines.figures.stress_figure import stress_figures
 from nvtrader_pipelines.figures.tear_sheet_figure import tear_sheet_figure
 from nvtrader_pipelines.figures.validation_figure import validation_figures
 from nvtrader_pipelines.figures.weights import weights_figure
+from nvtrader_pipelines.figures.world_figure import world_figure
 
 __all__ = [
     "account_figures",
@@ -40,4 +41,5 @@ __all__ = [
     "tear_sheet_figure",
     "validation_figures",
     "weights_figure",
+    "world_figure",
 ]

@@ -13,6 +13,7 @@ from nvtrader_pipelines.orchestration.assets.active_policy import ACTIVE_POLICY_
 from nvtrader_pipelines.orchestration.assets.autoresearch import SESSION_KEY, TRIALS_KEY
 from nvtrader_pipelines.orchestration.assets.preferences import DPO_POLICY_KEY
 from nvtrader_pipelines.orchestration.assets.scoreboard import sharpe_ratio_curve
+from nvtrader_pipelines.orchestration.assets.worlds import WORLD_RESULTS_KEY
 from nvtrader_pipelines.orchestration.mlflow_tracking import MlflowTracking
 from nvtrader_pipelines.orchestration.partitions import EXPERIMENTS
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
@@ -62,6 +63,12 @@ AUTORESEARCH = dg.define_asset_job(
         **RETRIES,
     },
     executor_def=dg.in_process_executor,  # by which a stopped session counts as a success
+)
+WORLD = dg.define_asset_job(
+    "world",
+    dg.AssetSelection.assets(WORLD_RESULTS_KEY),
+    description="Train and test experiments in worlds other than portfolios: the named ones, or all that are new.",
+    run_tags={"nvtrader/layer": "worlds", "nvtrader/training": "yes", **RETRIES},
 )
 JUDGEMENT = dg.define_asset_job(
     "judgement",
@@ -165,4 +172,7 @@ def replay() -> None:
     replay_policies()
 
 
-JOBS = [MARKET, EXPERIMENT, AUTORESEARCH, PREFERENCES, DPO_CHECK, JUDGEMENT, PROMOTION, REBALANCE, replay, upkeep]
+JOBS = [
+    *(MARKET, EXPERIMENT, AUTORESEARCH, WORLD, PREFERENCES, DPO_CHECK),
+    *(JUDGEMENT, PROMOTION, REBALANCE, replay, upkeep),
+]

@@ -41,7 +41,8 @@ class WorldDocument(Document):
 
 def list_worlds(store: Store) -> pl.DataFrame:
     """List the experiments of `data/worlds`, then the files that are none."""
-    return frame_of([*_listed(store)]) if store.home.worlds.is_dir() else pl.DataFrame(schema=schema_of(ListedWorld))
+    rows = [*_listed(store)]
+    return frame_of(rows) if rows else pl.DataFrame(schema=schema_of(ListedWorld))
 
 
 def _listed(store: Store) -> Iterator[ListedWorld]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from nvtrader_pipelines.policies.training import Checkpointed, Finished, Stepped
 from nvtrader_pipelines.policies.world_agents.base import WorldTask
 from nvtrader_pipelines.runs.lifecycle import Launch, now, record_run
 from nvtrader_pipelines.runs.run_tables import with_run_keys
+from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.ledger import RunRow
 from nvtrader_pipelines.storage.policy_library import policy_file_name
@@ -39,6 +40,7 @@ from nvtrader_pipelines.storage.tables import (
     Table,
 )
 from nvtrader_pipelines.storage.training_curve_file import append_point
+from nvtrader_pipelines.storage.world_files import FoundWorlds, read_world, read_worlds
 
 WorldSteps = Generator[Progress, None, pl.DataFrame]
 
@@ -63,6 +65,36 @@ def run_world(store: Store, spec: WorldExperiment, launch: Launch) -> WorldSteps
     plan = plan_world(store, spec)
     store.ledger.register(spec)
     return (yield from record_run(store, _row(plan, launch), _WorldRun(store, plan, launch.task_id).steps()))
+
+
+def run_worlds(store: Store, names: Sequence[str], launch: Launch) -> Generator[Progress, None, dict[str, str]]:
+    """Run the named experiments, or without names all whose plan has no finished run.
+
+    Returns:
+        Problems by name: of files that are not valid and, without names, of experiments that cannot be planned.
+
+    Raises:
+        NotFoundError: if no valid file has one of the names.
+        StorageError, ValueError: as `run_world`; without names only if a training diverged.
+    """
+    worlds = read_worlds(store.home)
+    named = [read_world(store.home, name) for name in dict.fromkeys(names)]
+    for spec in named or _unfinished(store, worlds):
+        yield from run_world(store, spec, launch)
+    return worlds.problems
+
+
+def _unfinished(store: Store, worlds: FoundWorlds) -> Iterator[WorldExperiment]:
+    """Yield the experiments whose plan has no finished run; those that cannot be planned become problems."""
+    finished = set(store.ledger.runs(with_worlds=True).filter(status="done")["run_id"])
+    for name, spec in worlds.specs.items():
+        try:
+            run_id = plan_world(store, spec).run_id
+        except (StorageError, ValueError) as error:
+            worlds.problems[name] = str(error)
+        else:
+            if run_id not in finished:
+                yield spec
 
 
 def _row(plan: WorldPlan, launch: Launch) -> RunRow:

@@ -14,10 +14,12 @@ from nvtrader_pipelines.runs.experiment_document import read_named_experiment
 from nvtrader_pipelines.runs.market_state import panel_sources
 from nvtrader_pipelines.runs.registration import plan_problem, register_experiments, store_manual_experiment
 from nvtrader_pipelines.runs.run_queries import find_run_by_name
+from nvtrader_pipelines.runs.world_runs import plan_world
 from nvtrader_pipelines.service.api.context import Context
 from nvtrader_pipelines.service.api.problems import refusing
 from nvtrader_pipelines.service.operations.arguments import App
 from nvtrader_pipelines.storage.errors import ConflictError, NotFoundError
+from nvtrader_pipelines.storage.world_files import read_world
 
 
 class Launched(Document):
@@ -132,10 +134,26 @@ def launch_workflow(shared: Context, workflow: str) -> Launched:
     return Launched(task_id=launch(shared.store, workflow_job_name(workflow)))
 
 
+def launch_world(shared: Context, name: str) -> Launched:
+    """Train and test an experiment in a world.
+
+    Raises:
+        NotFoundError: if no valid file has the name.
+        ConflictError: if its market is not built, or lacks days or a symbol.
+    """
+    spec = read_world(shared.home, name)
+    with refusing(ConflictError):
+        plan_world(shared.store, spec)
+    config = {"ops": {"evaluation__world_results": {"config": {"worlds": [name]}}}}
+    task_id = launch(shared.store, "world", config=config)
+    return Launched(task_id=task_id, version_id=spec.partition_key, spec_hash=spec.spec_hash)
+
+
 LAUNCHES: dict[str, Callable[..., Launched]] = {  # by the route of a long operation
     "POST /api/searches/start": launch_search,
     "POST /api/runs/replay": launch_replay,
     "POST /api/experiments/train": launch_training,
     "POST /api/experiments/apps": launch_app,
     "POST /api/workflows/{workflow}/run": launch_workflow,
+    "POST /api/worlds/{name}/run": launch_world,
 }
