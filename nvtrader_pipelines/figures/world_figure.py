@@ -1,6 +1,5 @@
 """Figure of experiments in worlds: differences to the references, with intervals over the seeds."""
 
-import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
@@ -49,7 +48,7 @@ def _draw(axes: Axes, rows: pl.DataFrame) -> None:
         seeds = rows.filter(pl.col("seed").is_not_null(), experiment=row["experiment"])["difference"]
         axes.plot(seeds, [place + 0.27] * len(seeds), "o", color=theme.BLACK, markersize=4.5, alpha=0.6)
         axes.annotate(
-            np.format_float_positional(row["difference"], 3, fractional=False, sign=True, trim="-"),
+            f"{row['difference']:+.3g}",
             (1.02, place),
             xycoords=axes.get_yaxis_transform(),
             fontsize=theme.TEXT,
@@ -64,5 +63,6 @@ def _draw(axes: Axes, rows: pl.DataFrame) -> None:
     axes.grid(visible=False, axis="y")
     axes.grid(visible=True, axis="x", color=theme.LIGHT_GREY, linewidth=0.8)
     axes.xaxis.set_major_locator(MaxNLocator(7))
-    axes.ticklabel_format(axis="x", style="plain", useOffset=False)
+    axes.ticklabel_format(axis="x", useOffset=False)
+    axes.xaxis.get_offset_text().set_fontsize(theme.TEXT)  # a power of ten
     axes.set_xlabel(f"{means['world'][0]}: mean reward less that of {means['reference'][0]}")

@@ -110,7 +110,7 @@ def test_market_is_partitioned_by_year_and_the_rest_by_experiment(specs):
     assert whole == {
         "gold/market_panel",
         "gold/regimes",
-        *(f"evaluation/{name}" for name in judgement),
+        *(f"evaluation/{name}" for name in (*judgement, "world_results")),
         *(f"portfolio/{name}" for name in portfolio),
         *(f"research/{name}" for name in ("autoresearch_session", "documents", "trials")),
         *(f"preferences/{name}" for name in ("decisions", "outcomes")),

@@ -25,7 +25,7 @@ def test_experiment_job_has_the_partitioned_assets_judgement_the_rest(tmp_path):
     assert {key.path[-1] for key in experiment} >= {"walk_forward_evaluation", "regime_evaluation", "stress"}
 
 
-@pytest.mark.parametrize("job", ["experiment", "autoresearch", "judgement", "promotion", "rebalance"])
+@pytest.mark.parametrize("job", ["experiment", "autoresearch", "world", "judgement", "promotion", "rebalance"])
 def test_jobs_from_a_search_to_its_orders_survive_several_kills(job, tmp_path):
     assert build_defs(home=Home(tmp_path)).resolve_job_def(job).run_tags["dagster/max_retries"] == "5"
 

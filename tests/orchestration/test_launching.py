@@ -165,7 +165,7 @@ def test_launch_in_a_ui_that_does_not_answer_or_has_no_healthy_daemon_is_refused
         ui.launch(store, "market", {}, {})
 
 
-@pytest.mark.parametrize("job", ["experiment", "replay", "autoresearch", "rebalance"])
+@pytest.mark.parametrize("job", ["experiment", "replay", "autoresearch", "world", "rebalance"])
 def test_launch_while_trading_is_halted_is_refused(store, job):
     switch = FileKillSwitch(store.home)
     switch.write(Halt(by="ann", reason="a drill", at=datetime.now(UTC)))
