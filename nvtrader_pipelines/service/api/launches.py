@@ -134,17 +134,17 @@ def launch_workflow(shared: Context, workflow: str) -> Launched:
     return Launched(task_id=launch(shared.store, workflow_job_name(workflow)))
 
 
-def launch_world(shared: Context, name: str) -> Launched:
+def launch_world(shared: Context, world: str) -> Launched:
     """Train and test an experiment in a world.
 
     Raises:
         NotFoundError: if no valid file has the name.
         ConflictError: if its market is not built, or lacks days or a symbol.
     """
-    spec = read_world(shared.home, name)
+    spec = read_world(shared.home, world)
     with refusing(ConflictError):
         plan_world(shared.store, spec)
-    config = {"ops": {"evaluation__world_results": {"config": {"worlds": [name]}}}}
+    config = {"ops": {"evaluation__world_results": {"config": {"worlds": [world]}}}}
     task_id = launch(shared.store, "world", config=config)
     return Launched(task_id=task_id, version_id=spec.partition_key, spec_hash=spec.spec_hash)
 
@@ -155,5 +155,5 @@ LAUNCHES: dict[str, Callable[..., Launched]] = {  # by the route of a long opera
     "POST /api/experiments/train": launch_training,
     "POST /api/experiments/apps": launch_app,
     "POST /api/workflows/{workflow}/run": launch_workflow,
-    "POST /api/worlds/{name}/run": launch_world,
+    "POST /api/worlds/{world}/run": launch_world,
 }
