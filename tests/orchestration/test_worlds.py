@@ -9,7 +9,7 @@ from nvtrader_pipelines.storage.kill_switch import FileKillSwitch, Halt
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import WORLD_RESULTS
 from tests.homes import copy_home, run_job
-from tests.runs.test_world_runs import CLOSED, SALE, write
+from tests.runs.small_worlds import CLOSED, SALE, write_worlds
 
 DAYS = {"train": ["2015-01-02", "2016-12-30"], "test": ["2017-01-03", "2017-12-29"]}
 UNPRICED = {
@@ -35,7 +35,7 @@ def runs_of(home):
 def ran(instance, tmp_path_factory):
     """Home in which the job has run all experiments, and the run; read it, never write it."""
     home = Home(tmp_path_factory.mktemp("worlds") / "home")
-    write(home, closed=CLOSED, sale=SALE, unpriced=UNPRICED, invalid=INVALID)
+    write_worlds(home, closed=CLOSED, sale=SALE, unpriced=UNPRICED, invalid=INVALID)
     return home, run_worlds(home, instance)
 
 
@@ -58,7 +58,7 @@ def test_finished_experiment_runs_again_only_if_named_or_changed(ran, instance, 
     assert run_worlds(home, instance).success
     assert runs_of(home)["attempts"].to_list() == [1, 1]
     assert run_worlds(home, instance, "closed").success
-    write(home, closed={**CLOSED, "world": {**CLOSED["world"], "n_steps": 6}})
+    write_worlds(home, closed={**CLOSED, "world": {**CLOSED["world"], "n_steps": 6}})
     assert run_worlds(home, instance).success
     assert runs_of(home)["attempts"].to_list() == [1, 2, 1]  # the changed one, the named one, the other
 
@@ -72,7 +72,7 @@ def test_named_experiment_that_cannot_run_fails_the_job(ran, instance, name):
 @pytest.mark.slow
 def test_halt_interrupts_the_run_and_begins_no_other(instance, tmp_path):
     home = Home(tmp_path / "home")
-    write(home, closed=CLOSED, sale=SALE)
+    write_worlds(home, closed=CLOSED, sale=SALE)
     halt = Halt(by="ann", reason="a drill", at=datetime.now(UTC))
     assert not run_worlds(home, instance, watch=lambda _: FileKillSwitch(home).write(halt)).success
     assert runs_of(home)["status"].to_list() == ["interrupted"]

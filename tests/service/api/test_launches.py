@@ -5,7 +5,8 @@ from nvtrader_pipelines.orchestration.run_requirements import require_config
 from nvtrader_pipelines.service.api import launches
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
-from tests.orchestration.test_worlds import CLOSED, INVALID, UNPRICED, write
+from tests.orchestration.test_worlds import INVALID, UNPRICED
+from tests.runs.small_worlds import CLOSED, write_worlds
 from tests.service.api.conftest import AUTHORIZED, client_of
 
 
@@ -14,7 +15,7 @@ def test_world_is_launched_by_its_job_or_refused(tmp_path, monkeypatch):
     requests = []
     monkeypatch.setattr(launches, "launch", lambda _, job, config: requests.append((job, config)) or "task")
     home = Home(tmp_path / "home")
-    write(home, closed=CLOSED, unpriced=UNPRICED, invalid=INVALID)
+    write_worlds(home, closed=CLOSED, unpriced=UNPRICED, invalid=INVALID)
     client = client_of(home)
     answers = {
         name: client.post(f"/api/worlds/{name}/run", headers=AUTHORIZED)
