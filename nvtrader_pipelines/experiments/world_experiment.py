@@ -17,10 +17,11 @@ from nvtrader_pipelines.market.look_ahead import cut_after
 from nvtrader_pipelines.market.panel import MarketPanel, Window, panel_digest
 from nvtrader_pipelines.policies.world_agents import WorldAgent
 from nvtrader_pipelines.policies.world_agents.base import WorldTask
+from nvtrader_pipelines.worlds.market_making import MarketMaking
 from nvtrader_pipelines.worlds.order_execution import OrderExecution
 from nvtrader_pipelines.worlds.single_asset import SingleAsset
 
-World = Annotated[OrderExecution | SingleAsset, Field(discriminator="kind")]
+World = Annotated[OrderExecution | SingleAsset | MarketMaking, Field(discriminator="kind")]
 Days = tuple[date, date]  # first and last, both included
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.market.sample import sample_panel
+from nvtrader_pipelines.worlds.market_making import MarketMaking, MarketMakingSimulation
 from nvtrader_pipelines.worlds.order_execution import ExecutionSimulation, OrderExecution
 from nvtrader_pipelines.worlds.single_asset import SingleAsset, SingleAssetSimulation
 from nvtrader_pipelines.worlds.world import Simulation
@@ -55,3 +56,8 @@ def single_asset_env(
     """Environment `tradesim_algotrading-v0`, on the sample market by default; knobs are fields of `SingleAsset`."""
     panel = sample_panel() if panel is None else panel
     return WorldEnv(SingleAssetSimulation(panel, SingleAsset.model_validate(knobs), 1, windows))
+
+
+def market_making_env(**knobs: Any) -> WorldEnv:
+    """Environment `market_making-v0`; the knobs are fields of `MarketMaking`."""
+    return WorldEnv(MarketMakingSimulation(MarketMaking.model_validate(knobs), 1))

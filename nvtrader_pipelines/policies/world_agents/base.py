@@ -69,6 +69,30 @@ class BaseWorldAgent(Component):
         """Return the decisions of the trained policy, the most likely actions."""
 
 
+class ClosedFormAgent(BaseWorldAgent):
+    """Agent that decides by a formula; nothing is trained."""
+
+    is_classical: ClassVar[bool] = True
+    min_seeds: ClassVar[int] = 1
+
+    total_timesteps: Annotated[int, Field(ge=0, le=0)] = 0  # nothing is trained
+
+    def train(
+        self,
+        world: World,  # noqa: ARG002 - one signature
+        panel: MarketPanel | None,  # noqa: ARG002
+        window: Window | None,  # noqa: ARG002
+        seed: int,  # noqa: ARG002
+        hooks: TrainingHooks = DEFAULT_HOOKS,  # noqa: ARG002
+    ) -> Fit:
+        """Return a fit without tensors."""
+        return Fit(tensors={}, scaler=ObservationScaler(), curve=[])
+
+    def start(self, simulation: Simulation, tensors: "Mapping[str, Tensor]") -> Decide:  # noqa: ARG002 - one signature
+        """Return the decisions of the formula, by default those of the world's reference."""
+        return simulation.world.reference_actions
+
+
 class WorldLearner(BaseWorldAgent):
     """Learner of Stable-Baselines3 over n accounts of a world, on one torch thread."""
 

@@ -9,9 +9,9 @@ from nvtrader_pipelines.policies.agents.learner import no_optimizer
 from nvtrader_pipelines.policies.agents.on_policy import require_whole_batches
 from nvtrader_pipelines.policies.backbones.backbone import OPTIMIZER
 from nvtrader_pipelines.policies.world_agents.base import WorldLearner
-from nvtrader_pipelines.policies.world_agents.execution_backbones import EteoDualHead, ExecutionBackbone
-from nvtrader_pipelines.worlds.order_execution import ExecutionSimulation, OrderExecution
-from nvtrader_pipelines.worlds.world import World
+from nvtrader_pipelines.policies.world_agents.execution_backbones import EteoDualHead, ExecutionBackbone, PdDualRnn
+from nvtrader_pipelines.worlds.order_execution import OrderExecution
+from nvtrader_pipelines.worlds.world import Simulation, World
 
 if TYPE_CHECKING:
     from gymnasium import spaces
@@ -42,13 +42,12 @@ class ExecutionLearner(WorldLearner):
         return self
 
     def model(self, world: World, panel: MarketPanel | None, window: Window | None, seed: int) -> "PPO":
-        """Return PPO on orders."""
+        """Return PPO on accounts of the world."""
         from nvtrader_pipelines.policies.networks.execution_policy import DualHeadPolicy
 
-        assert isinstance(world, OrderExecution)
-        return self.ppo(ExecutionSimulation(world, self.n_envs, panel, window), DualHeadPolicy, seed)
+        return self.ppo(world.simulate(self.n_envs, panel, window), DualHeadPolicy, seed)
 
-    def ppo(self, simulation: ExecutionSimulation, policy: "type[DualHeadPolicy]", seed: int, **settings: Any) -> "PPO":
+    def ppo(self, simulation: Simulation, policy: "type[DualHeadPolicy]", seed: int, **settings: Any) -> "PPO":
         """Return PPO with a network of the backbone; settings are those of the policy, and `ent_coef`."""
         from stable_baselines3 import PPO
 
@@ -93,4 +92,16 @@ class EteoAgent(ExecutionLearner):
     Source: Lin & Beling (2020), An End-to-End Optimal Trade Execution Framework based on PPO, as in TradeMaster.
     """
 
+    worlds: ClassVar[tuple[str, ...]] = ("tradesim_execution", "market_making")
+
     kind: Literal["eteo"] = "eteo"
+
+    def require_world(self, world: World) -> None:
+        """Require a world that agent and backbone can read.
+
+        Raises:
+            ValueError: as every agent, and if the backbone reads moves of prices that observations lack.
+        """
+        super().require_world(world)
+        if isinstance(self.backbone, PdDualRnn) and not isinstance(world, OrderExecution):
+            raise ValueError("agent.backbone: pd_dual_rnn reads the moves of an order's price; choose eteo_dual_head")

@@ -1,6 +1,6 @@
 """Oracle policy distillation: a teacher that sees the moves to come teaches one that does not."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ class ForesightSimulation(ExecutionSimulation):
         self.n_ahead, box = n_moves, self.observation_space
         assert isinstance(box, spaces.Box)
         edges = np.full(n_moves, np.inf, np.float32)
-        self.observation_space = spaces.Box(np.append(box.low, -edges), np.append(box.high, edges))
+        self.observation_space: spaces.Space[Any] = spaces.Box(np.append(box.low, -edges), np.append(box.high, edges))
 
     def observe(self) -> NDArray[np.float32]:
         """Observations of the orders, then the next moves, (n, 3 + lookback + n_ahead)."""

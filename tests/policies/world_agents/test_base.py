@@ -4,16 +4,18 @@ import numpy as np
 import pytest
 import torch
 
+from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.policies.agents.checkpoints import CheckpointError
 from nvtrader_pipelines.policies.fit import TrainingHooks
 from nvtrader_pipelines.policies.training import Finished, train_all
 from nvtrader_pipelines.policies.world_agents import WorldAgent
-from nvtrader_pipelines.policies.world_agents.almgren_chriss import AlmgrenChrissAgent
 from nvtrader_pipelines.policies.world_agents.base import WorldTask
+from nvtrader_pipelines.policies.world_agents.closed_forms import AlmgrenChrissAgent
 from nvtrader_pipelines.policies.world_agents.deepscalper import DeepScalperAgent
 from nvtrader_pipelines.policies.world_agents.eteo import EteoAgent
 from nvtrader_pipelines.policies.world_agents.execution_backbones import PdDualRnn
 from nvtrader_pipelines.policies.world_agents.opd import OpdAgent
+from nvtrader_pipelines.worlds.market_making import MarketMaking
 from nvtrader_pipelines.worlds.order_execution import OrderExecution
 from nvtrader_pipelines.worlds.price_moves import MarketMoves
 from nvtrader_pipelines.worlds.single_asset import SingleAsset
@@ -34,11 +36,18 @@ LEARNERS = {
 
 @pytest.mark.parametrize("member", members(WorldAgent))
 def test_agent_is_refused_in_a_world_of_another_kind(member):
-    kind = {"tradesim_execution": SingleAsset(), "tradesim_algotrading": OrderExecution()}
-    (own,) = member.worlds
-    with pytest.raises(ValueError, match=own):
-        member().require_world(kind.pop(own))
-    member().require_world(*kind.values())
+    worlds = {kind_of(type(world)): world for world in (SingleAsset(), OrderExecution(), MarketMaking())}
+    for kind, world in worlds.items():
+        if kind in member.worlds:
+            member().require_world(world)
+        else:
+            with pytest.raises(ValueError, match=member.worlds[0]):
+                member().require_world(world)
+
+
+def test_backbone_that_reads_moves_is_refused_where_there_are_none():
+    with pytest.raises(ValueError, match="pd_dual_rnn"):
+        EteoAgent(backbone=PdDualRnn()).require_world(MarketMaking())
 
 
 @pytest.mark.slow
