@@ -232,7 +232,7 @@ def _read_runs(store: Store) -> Sequence[RunState]:
     if not _has_ledger(store):
         return ()
     archived = store.ledger.archived_names()
-    last = store.ledger.runs().unique(["partition_key", "kind"], keep="first", maintain_order=True)
+    last = store.ledger.runs(with_worlds=True).unique(["partition_key", "kind"], keep="first", maintain_order=True)
     runs = map(store.ledger.run, last.filter(pl.col("status") != "done")["run_id"])
     return [_run_state(store, run) for run in runs if run.partition_key.partition("@")[0] not in archived]
 
@@ -255,6 +255,8 @@ def _phase(kind: str, events: pl.DataFrame) -> str:
     starts = events.filter(stage="start")["message"]
     if len(starts) and starts[-1].endswith(JUDGEMENT_STARTS):
         return "judging"
+    if kind == "world":
+        return "training"
     return "testing" if kind != WALK_FORWARD or "done" in events["stage"] else "training"
 
 

@@ -163,10 +163,10 @@ def _scoring_documents(scorecards: pl.DataFrame) -> Iterator[Row]:
 
 
 def _trajectory_documents(store: Store, trajectories: pl.DataFrame) -> Iterator[Row]:
-    """Texts on the trajectories of runs that have ended, by phase, fold and seed."""
+    """Texts on the trajectories of portfolios of runs that have ended, by phase, fold and seed."""
     for (run_id,), rows in trajectories.partition_by("run_id", as_dict=True, maintain_order=True).items():
         run = store.ledger.run(str(run_id))
-        if run.finished_at is None:
+        if run.finished_at is None or run.kind == "world":
             continue
         parts = [
             f"{row['phase']} of fold {row['fold']}, seed {row['seed']}: {row['n_episodes']} episodes, "

@@ -44,7 +44,7 @@ def require_same_calendars(store: Store) -> None:
         StorageError: with the source and both calendars.
     """
     ingested = store.read_calendars()
-    of_runs = set(store.ledger.runs()["source"])
+    of_runs = set(store.ledger.runs(with_worlds=True)["source"])
     for source in read_market(store.home).sources:
         before = ingested.of(source.name).name
         if source.name in of_runs and source.calendar != before:

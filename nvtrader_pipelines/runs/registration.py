@@ -16,7 +16,7 @@ from nvtrader_pipelines.market.features import LOOK_BACK
 from nvtrader_pipelines.policies.baselines import SESSIONS_PER_MONTH
 from nvtrader_pipelines.runs.warm_start import require_starts
 from nvtrader_pipelines.storage.documents import validate_document
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.errors import NameTakenError, StorageError
 from nvtrader_pipelines.storage.specs import FoundExperiments, read_experiments, store_experiment
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import MARKET_PANEL
@@ -133,11 +133,15 @@ def register_experiments(store: Store, specs: Sequence[ExperimentSpec]) -> Regis
         if problem is not None:
             registration.problems[spec.name] = problem
             continue
-        parent = store.ledger.register(spec)
-        for variant in spec.variants():
-            if variant != spec:
-                store.ledger.register(variant, parent)
-        registration.keys.extend(keys)
+        try:
+            parent = store.ledger.register(spec)
+            for variant in spec.variants():
+                if variant != spec:
+                    store.ledger.register(variant, parent)
+        except NameTakenError as error:
+            registration.problems[spec.name] = str(error)
+        else:
+            registration.keys.extend(keys)
     return registration
 
 

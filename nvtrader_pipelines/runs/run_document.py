@@ -161,7 +161,7 @@ def run_document(store: Store, run: LedgerRun) -> RunDocument:
     """All facts of a run as a document."""
     completed = store.tables.read(RUNS, {"run_id": [run.run_id]}, ["warnings"])["warnings"].to_list()
     figures, events = verdict_rows(store, run.run_id), store.ledger.events(run.run_id)
-    spec = version_content(store.ledger, run.partition_key)
+    spec = version_content(store.ledger, run.partition_key, with_worlds=True)
     agents = agents_by_seed(spec)
     choices, seed_weights = read_choices(events, agents), read_seed_weights(events, agents)
     traded, world_results = describe_choices(choices, seed_weights), read_results(store, run.run_id)

@@ -37,7 +37,7 @@ def library_runs(store: Store, *, everything: bool = False) -> list[LibraryRun]:
     for row in list_runs(store, everything=everything).iter_rows(named=True):
         key = row["partition_key"]
         if key not in agents:
-            agents[key] = version_content(store.ledger, key).get("agent", {}).get("kind", "")
+            agents[key] = version_content(store.ledger, key, with_worlds=True).get("agent", {}).get("kind", "")
         names = [name for name in LibraryRun.model_fields if name in row]
         facts = {name: row[name] for name in names} | {"experiment": key.partition("@")[0], "agent": agents[key]}
         verdict = None if row["sharpe"] is None else verdicts.get(row["run_id"])

@@ -31,6 +31,7 @@ from nvtrader_pipelines.figures import (
 )
 from nvtrader_pipelines.figures.canvas import Picture
 from nvtrader_pipelines.runs.run_charts import SharedAccount, SharedSessionsDocument, thinned_curves
+from nvtrader_pipelines.runs.run_queries import require_portfolios
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_picture
 from nvtrader_pipelines.storage.ledger import LedgerRun
@@ -178,6 +179,7 @@ def read_session_windows(store: Store, run: LedgerRun, n_sessions: int) -> pl.Da
         StorageError: if the run has no tests, as a deleted one.
         ValueError: if no window fits.
     """
+    require_portfolios(run)
     verdict = store.tables.read(EVALUATIONS, {"run_id": [run.run_id]}).filter(kind="ensemble", period="all")
     experiment = run.partition_key.partition("@")[0]
     accounts = list(dict.fromkeys([experiment, *verdict["best_baseline"].drop_nulls(), REFERENCE]))

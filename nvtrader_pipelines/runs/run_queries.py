@@ -66,11 +66,7 @@ def require_trained_run(store: Store, text: str) -> LedgerRun:
         StorageError: if no run matches, or policies are missing.
     """
     run = find_run_by_name(store.ledger, text)
-    if run.kind == "world":
-        name = run.partition_key.partition("@")[0]
-        raise StorageError(
-            f"run {run.run_id} must hold portfolios, but is one in a world; `nvtrader worlds show {name}` shows it"
-        )
+    require_portfolios(run)
     verb = "trains it again" if run.deleted_at else "resumes it"
     if not store.policies.is_sealed(run.partition_key, run.parent_run_id or run.run_id):
         name = run.partition_key.partition("@")[0]
@@ -79,6 +75,19 @@ def require_trained_run(store: Store, text: str) -> LedgerRun:
             f"`nvtrader experiments run {name}` {verb}"
         )
     return run
+
+
+def require_portfolios(run: LedgerRun) -> None:
+    """Raise if a run is one in a world.
+
+    Raises:
+        StorageError: with the command that shows it.
+    """
+    if run.kind == "world":
+        name = run.partition_key.partition("@")[0]
+        raise StorageError(
+            f"run {run.run_id} must hold portfolios, but is one in a world; `nvtrader worlds show {name}` shows it"
+        )
 
 
 def list_runs(store: Store, *, everything: bool = False) -> pl.DataFrame:

@@ -67,7 +67,11 @@ def world_document(store: Store, name: str) -> WorldDocument:
     spec = read_world(store.home, name)
     run = last_run(store, spec)
     results = read_results(store, run.run_id) if run else ()
-    verdict = world_verdict(results) if run else f"not run yet; `nvtrader worlds run {name}` trains and tests it"
+    if run and run.status == "done":
+        verdict = world_verdict(results)
+    else:
+        status = f"the last run is {run.status}{f': {run.message}' if run.message else ''}" if run else "not run yet"
+        verdict = f"{status}; `nvtrader worlds run {name}` trains what is missing and tests it"
     return WorldDocument(verdict=verdict, spec=spec, run=run, results=results)
 
 

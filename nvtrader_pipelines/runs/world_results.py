@@ -22,7 +22,8 @@ def world_verdict(results: tuple[WorldResult, ...]) -> str:
     row = results[0]
     text = f"{row.agent} has a mean reward of {row.mean:.5f}, {row.reference} {row.reference_mean:.5f}"
     low, high = row.difference_low, row.difference_high
-    if low is None or high is None:
-        return f"{text}: a difference of {row.difference:+.5f}"
+    path = " on one path" if row.n_episodes == 1 else ""
+    if low is None or high is None or low == high:  # one seed, or seeds that decide alike
+        return f"{text}: a difference of {row.difference:+.5f}{path}"
     claim = "it beats it" if low > 0.0 else "it is worse" if high < 0.0 else "the two cannot be told apart"
-    return f"{text}: {row.difference:+.5f} [{low:+.5f}, {high:+.5f}] over the seeds, {claim}"
+    return f"{text}: {row.difference:+.5f} [{low:+.5f}, {high:+.5f}] over the seeds{path}, {claim}"

@@ -27,10 +27,11 @@ from nvtrader_pipelines.policies.training import Checkpointed, Finished, Stepped
 from nvtrader_pipelines.policies.world_agents.base import WorldTask
 from nvtrader_pipelines.runs.lifecycle import Launch, now, record_run
 from nvtrader_pipelines.runs.run_tables import with_run_keys
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.errors import NameTakenError, StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.ledger import RunRow
 from nvtrader_pipelines.storage.policy_library import policy_file_name
+from nvtrader_pipelines.storage.specs import read_experiments
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import (
     REWARD_DECOMPOSITION,
@@ -59,10 +60,13 @@ def run_world(store: Store, spec: WorldExperiment, launch: Launch) -> WorldSteps
     """Register an experiment in a world, train what is missing, test it; return its results.
 
     Raises:
-        StorageError: if the source of the market has no panel.
+        StorageError: if the source of the market has no panel, or an experiment has the name.
         ValueError: if the market lacks days or a symbol, has too few sessions, or a training diverged.
     """
     plan = plan_world(store, spec)
+    experiments = [variant.name for one in read_experiments(store.home).specs for variant in (one, *one.variants())]
+    if spec.name in experiments:  # which may be registered later
+        raise NameTakenError(f"{spec.name} is the name of a file of data/experiments; choose another name")
     store.ledger.register(spec)
     return (yield from record_run(store, _row(plan, launch), _WorldRun(store, plan, launch.task_id).steps()))
 
@@ -132,11 +136,11 @@ class _WorldRun:
         yield self._progress(
             "start", f"{spec.partition_key}: {spec.agent.kind} in {spec.world.kind}, {days}", share=0.0
         )
-        policies = {seed: content for seed in spec.seeds if (content := self._trained(seed)) is not None}
-        missing = [seed for seed in spec.seeds if seed not in policies]
+        trained = {seed for seed in spec.seeds if self._is_trained(seed)}
+        missing = [seed for seed in spec.seeds if seed not in trained]
         tasks = [self._plan.task(seed, self._checkpoint(seed)) for seed in missing]
         resumed = {(task.fold, task.seed) for task in tasks if task.resume_from is not None}
-        training = TrainingProgress([(0, s) for s in spec.seeds], [(0, s) for s in policies], resumed, now)
+        training = TrainingProgress([(0, s) for s in spec.seeds], [(0, s) for s in trained], resumed, now)
         with closing(train_all(self._plan.panel, tasks)) as events:  # workers end with this generator
             for event in events:
                 yield self._store_event(event, training)
@@ -226,13 +230,12 @@ class _WorldRun:
             return self._store.policies.checkpoint_path(*self._key, (0, seed)).read_bytes()
         return None
 
-    def _trained(self, seed: int) -> bytes | None:
-        """Policy of a seed, unless it is missing, or was changed since the ledger recorded its digest."""
+    def _is_trained(self, seed: int) -> bool:
+        """Whether the policy of a seed is there, unchanged since the ledger recorded its digest."""
         recorded = self._store.ledger.policies(self._plan.run_id).filter(seed=seed)["sha256"]
         with suppress(FileNotFoundError):
-            content = self._path(seed).read_bytes()
-            return content if recorded.is_empty() or recorded[0] == _sha256(content) else None
-        return None
+            return _sha256(self._path(seed).read_bytes()) in {*recorded} or recorded.is_empty()
+        return False
 
     def _progress(self, stage: Stage, message: str, **more: Any) -> Progress:
         at = now()

@@ -9,6 +9,10 @@ class StorageError(Exception):
     """Problem with stored data or with a person's file; the message says what to do."""
 
 
+class NameTakenError(StorageError):
+    """Name that is registered for a version of another kind."""
+
+
 class NotFoundError(StorageError):
     """Name of something that does not exist, or the beginning of several names."""
 

@@ -18,13 +18,13 @@ def agents_by_seed(content: Mapping[str, Any]) -> dict[int, str]:
     return {seed: agents[position % len(agents)]["kind"] for position, seed in enumerate(content["seeds"])}
 
 
-def version_content(ledger: Ledger, partition_key: str) -> dict[str, Any]:
-    """Document of a version, as registered.
+def version_content(ledger: Ledger, partition_key: str, *, with_worlds: bool = False) -> dict[str, Any]:
+    """Document of a version of an experiment, or of a world, as registered.
 
     Raises:
         StorageError: if the version is not registered.
     """
-    return json.loads(_row(ledger, "partition_key", partition_key)["content"])
+    return json.loads(_row(ledger, "partition_key", partition_key, with_worlds=with_worlds)["content"])
 
 
 def version_changes(ledger: Ledger, partition_key: str) -> pl.DataFrame:
@@ -39,8 +39,8 @@ def version_changes(ledger: Ledger, partition_key: str) -> pl.DataFrame:
     return document_differences(json.loads(before) if isinstance(before, str) else before, own)
 
 
-def _row(ledger: Ledger, column: str, value: str) -> dict[str, Any]:
-    versions = ledger.versions(with_worlds=True)
+def _row(ledger: Ledger, column: str, value: str, *, with_worlds: bool = False) -> dict[str, Any]:
+    versions = ledger.versions(with_worlds=with_worlds)
     rows = versions.filter(pl.col(column) == value)
     if rows.is_empty():
         near = suggest(value, versions[column].to_list()) or ";"

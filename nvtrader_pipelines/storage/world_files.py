@@ -56,6 +56,8 @@ def read_world(home: Home, name: str) -> WorldExperiment:
     worlds = read_worlds(home)
     if name not in worlds.specs:
         problems = "".join(f"; {problem}" for problem in worlds.problems.values())
-        names = f"use one of: {', '.join(worlds.specs)}{suggest(name, [*worlds.specs])} " if worlds.specs else ""
-        raise NotFoundError(f"data/worlds has no {name!r}; {names}or write its YAML{problems}")
+        names = f", or use one of: {', '.join(worlds.specs)}{suggest(name, [*worlds.specs])}" if worlds.specs else ""
+        raise NotFoundError(
+            f"there is no world {name!r}; write data/worlds/<file>.yaml with this name{names}{problems}"
+        )
     return worlds.specs[name]

@@ -10,15 +10,14 @@ from pydantic import Field, PositiveFloat, model_validator
 from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.worlds.almgren_chriss import FloatArray, ImpactModel, sale_fractions
-from nvtrader_pipelines.worlds.price_moves import PriceMoves, RandomWalk
+from nvtrader_pipelines.worlds.price_moves import DrawMoves, PriceMoves, RandomWalk
 from nvtrader_pipelines.worlds.world import Arrays, World, WorldStep, require_actions
 
 if TYPE_CHECKING:
     from gymnasium import spaces
 
 FractionMap = Callable[[FloatArray, NDArray[np.int64]], FloatArray]  # actions and steps (n,) to fractions (n,)
-_STATE = ("steps", "left", "price", "shortfall", "moves")
-N_EXAMINED = 1000  # orders of a test
+_STATE = ("steps", "left", "price", "shortfall", "moves", "arrivals")
 
 
 class FractionAction(Component):
@@ -96,7 +95,9 @@ class OrderExecution(ImpactModel, World):
             )
         last = self.shares - min(self.max_sale, self.shares)  # sold before a largest trade
         fall = self.half_spread + self.temporary_impact * (self.shares - last) / self.step_days
-        lowest = self.price - max(self.permanent_impact * self.shares, self.permanent_impact * last + fall)
+        lowest = self.price - max(
+            self.permanent_impact * self.shares + self.half_spread, self.permanent_impact * last + fall
+        )
         if lowest <= 0.0:
             raise ValueError(
                 f"the price must stay positive, but impact alone can take it from {self.price:g} to {lowest:.4g}; "
@@ -123,8 +124,9 @@ class OrderExecution(ImpactModel, World):
         return ExecutionSimulation(self, n_accounts, panel, window)
 
     def examine(self, panel: MarketPanel | None, window: Window | None) -> "ExecutionSimulation":
-        """Return the simulation of many orders."""
-        return self.simulate(N_EXAMINED, panel, window)
+        """Return the simulation of many orders; on a market they share no session."""
+        draw, n_orders = self.moves.examine(self, self.lookback, panel, window)
+        return ExecutionSimulation(self, n_orders, panel, window, draw)
 
     def reference_actions(self, observations: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the closed form's actions."""
@@ -151,6 +153,7 @@ class ExecutionSimulation:
         n_accounts: int,
         panel: MarketPanel | None = None,
         window: Window | None = None,
+        draw: DrawMoves | None = None,
     ) -> None:
         from gymnasium import spaces
 
@@ -159,7 +162,9 @@ class ExecutionSimulation:
         self.observation_space: spaces.Space[Any] = spaces.Box(np.array(low, np.float32), np.array(high, np.float32))
         self.action_space: spaces.Space[Any] = world.action.space()
         self._fractions = world.action.start(world)
-        self._draw = world.moves.start(world, world.lookback, panel, window)
+        self._draw = draw or world.moves.start(world, world.lookback, panel, window)
+        self._sessions = panel.sessions if panel is not None and world.needs_market else None
+        self.arrivals = np.zeros(n_accounts, np.int64)  # positions of the sessions of arrival, on a market
         self.steps = np.zeros(n_accounts, np.int64)
         self.left = np.full(n_accounts, world.shares)
         self.price = np.full(n_accounts, world.price)
@@ -170,7 +175,8 @@ class ExecutionSimulation:
     def reset(self, rows: Sequence[int], generators: Sequence[np.random.Generator]) -> None:
         """Begin orders, with moves drawn by each account's generator."""
         rows, world = list(rows), self.world
-        self.moves[rows] = self._draw(generators)
+        self.moves[rows], arrivals = self._draw(rows, generators)
+        self.arrivals[rows] = 0 if arrivals is None else arrivals
         self.steps[rows], self.left[rows], self.price[rows], self.shortfall[rows] = 0, world.shares, world.price, 0.0
 
     def observe(self) -> NDArray[np.float32]:
@@ -216,6 +222,7 @@ class ExecutionSimulation:
             terminated=self.left <= 0.0,
             truncated=np.zeros(self.n_accounts, np.bool_),
             info={
+                **({} if self._sessions is None else {"session": self._sessions[self.arrivals + place]}),
                 "shares_sold": sold,
                 "shares_left": self.left.copy(),
                 "fill_price": fill_price,
@@ -236,7 +243,7 @@ class ExecutionSimulation:
 
 
 def closed_form_actions(world: OrderExecution, observations: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Actions (n, 1) that follow the closed form from observations (n, 3)."""
+    """Actions (n, 1) that follow the closed form from observations (n, 3 + lookback)."""
     if isinstance(world.action, AlmgrenChrissResidual):
         return np.zeros((len(observations), 1), np.float32)
     place = np.rint((1.0 - observations[:, 0]) * world.n_steps).astype(np.int64)

@@ -1,7 +1,7 @@
 """Moves of the price of an order: a random walk, or those of a name of a market."""
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +12,19 @@ from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.worlds.almgren_chriss import FloatArray, ImpactModel
 from nvtrader_pipelines.worlds.single_name import panel_of_symbol
 
-DrawMoves = Callable[[Sequence[np.random.Generator]], FloatArray]  # an order's moves per generator, (n, n_known + N)
+N_WALKS = 1000  # orders of a test on random walks
+
+
+class OrderMoves(NamedTuple):
+    """Moves of the price around n orders."""
+
+    moves: FloatArray  # (n, n_known + n_steps)
+    arrivals: NDArray[np.int64] | None = None  # (n,) positions of the sessions of arrival; None without a market
+
+
+DrawMoves = Callable[
+    [Sequence[int], Sequence[np.random.Generator]], OrderMoves
+]  # of these accounts, by their generators
 
 
 class RandomWalk(Component):
@@ -23,14 +35,20 @@ class RandomWalk(Component):
     def start(self, model: ImpactModel, n_known: int, panel: MarketPanel | None, window: Window | None) -> DrawMoves:  # noqa: ARG002 - one signature
         """Return the function that draws; the first `n_known` moves precede the order."""
 
-        def draw(generators: Sequence[np.random.Generator]) -> FloatArray:
+        def draw(rows: Sequence[int], generators: Sequence[np.random.Generator]) -> OrderMoves:  # noqa: ARG001 - one signature
             moves = np.zeros((len(generators), n_known + model.n_steps))
             for row, generator in zip(moves, generators, strict=True):
                 generator.standard_normal(out=row[n_known:])
             moves *= model.move_deviation
-            return moves
+            return OrderMoves(moves)
 
         return draw
+
+    def examine(
+        self, model: ImpactModel, n_known: int, panel: MarketPanel | None, window: Window | None
+    ) -> tuple[DrawMoves, int]:
+        """Return the function that draws for a test, and the number of its orders."""
+        return self.start(model, n_known, panel, window), N_WALKS
 
 
 class MarketMoves(Component):
@@ -48,6 +66,34 @@ class MarketMoves(Component):
         Raises:
             ValueError: if there is no market, it lacks the symbol, or no order fits into the window.
         """
+        moves, arrivals = self._orders(model, n_known, panel, window)
+
+        def draw(rows: Sequence[int], generators: Sequence[np.random.Generator]) -> OrderMoves:  # noqa: ARG001 - one signature
+            places = [generator.integers(len(arrivals)) for generator in generators]
+            return OrderMoves(moves[places], arrivals[places])
+
+        return draw
+
+    def examine(
+        self, model: ImpactModel, n_known: int, panel: MarketPanel | None, window: Window | None
+    ) -> tuple[DrawMoves, int]:
+        """Return the function that gives orders that share no session, the earliest first, and their number.
+
+        Raises:
+            ValueError: as `start`.
+        """
+        moves, arrivals = self._orders(model, n_known, panel, window)
+        places = [0]
+        for place, arrival in enumerate(arrivals):
+            if arrival >= arrivals[places[-1]] + model.n_steps:
+                places.append(place)
+        apart = np.array(places)
+        return lambda rows, _: OrderMoves(moves[apart[[*rows]]], arrivals[apart[[*rows]]]), len(apart)
+
+    def _orders(
+        self, model: ImpactModel, n_known: int, panel: MarketPanel | None, window: Window | None
+    ) -> tuple[FloatArray, NDArray[np.int64]]:
+        """Moves of every order that fits into the window, (m, n_known + n_steps), and its session of arrival, (m,)."""
         if panel is None or window is None:
             raise ValueError("moves of a market need a panel and a window; give both, or choose random_walk")
         alone = panel_of_symbol(panel, self.symbol)
@@ -63,14 +109,8 @@ class MarketMoves(Component):
             )
         levels = np.cumprod(1.0 + np.where(tradable, alone.close_returns[:, 0], 0.0))
         levels = np.append(np.full(n_known, levels[0]), levels)  # no moves before the market
-        paths = np.lib.stride_tricks.sliding_window_view(levels, n_known + model.n_steps + 1)
-
-        def draw(generators: Sequence[np.random.Generator]) -> FloatArray:
-            places = arrivals[[generator.integers(len(arrivals)) for generator in generators]]
-            path: NDArray[np.float64] = paths[places]
-            return model.price * np.diff(path, axis=1) / path[:, n_known, None]
-
-        return draw
+        paths = np.lib.stride_tricks.sliding_window_view(levels, n_known + model.n_steps + 1)[arrivals]
+        return model.price * np.diff(paths, axis=1) / paths[:, n_known, None], arrivals
 
 
 PriceMoves = Annotated[RandomWalk | MarketMoves, Field(discriminator="kind")]

@@ -1,7 +1,7 @@
 """World `tradesim_algotrading`: one name of a market, held long, short or not at all."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,13 +9,10 @@ from pydantic import Field
 
 from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
-from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows
+from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows, window_mask
 from nvtrader_pipelines.portfolio.financing import STANDARD_FINANCING, FinancingModel
 from nvtrader_pipelines.worlds.single_name import panel_of_symbol
 from nvtrader_pipelines.worlds.world import Arrays, World, WorldStep, require_actions
-
-if TYPE_CHECKING:
-    pass
 
 SHORT, FLAT, LONG = range(3)  # choices; the position is the choice less 1
 _BARS = ("close_returns", "overnight_returns", "high_returns", "low_returns")
@@ -84,6 +81,13 @@ class SingleAssetSimulation:
         )
         self.windows = normalize_windows(windows or (0, len(panel.sessions) - 1))
         self._starts, self._ends = _episodes(self.windows, world.episode_len, len(panel.sessions))
+        traded = window_mask(self.windows, len(panel.sessions)) & self.panel.tradable[:, 0]
+        if traded.sum() < 2:
+            raise ValueError(
+                f"{self.panel.symbols[0]} must have two sessions with prices or more between "
+                f"{panel.sessions[self.windows[0][0]]} and {panel.sessions[self.windows[-1][1]]}, but has "
+                f"{traded.sum()}; choose other days, or another symbol"
+            )
         self._ruin, self.accounts = RUIN, Accounts(self.panel, spec, n_accounts, t=self.windows[0][0])
         self._bars, self._scale = self._latest_bars()
         self.steps = np.zeros(n_accounts, np.int64)

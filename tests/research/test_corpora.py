@@ -19,6 +19,7 @@ from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import DOCUMENTS, EVALUATIONS, SCORECARDS
 from nvtrader_pipelines.storage.tables.research import BACKTEST_SUMMARIES, CORPORA, RL_TRAJECTORY_SUMMARIES
 from tests.homes import copy_home
+from tests.runs.small_worlds import CLOSED, run_steps, write_worlds
 
 DAY = dt.date(2024, 1, 31)
 WORDS = ("drawdown", "momentum", "turnover", "reward", "seed")
@@ -92,7 +93,8 @@ def documented(evaluated_home, tmp_path_factory):
 @pytest.mark.slow
 def test_run_has_a_text_in_two_corpora_from_the_day_of_its_judgement(documented):
     (run,) = documented.ledger.runs().iter_rows(named=True)
-    table = documented.tables.read(DOCUMENTS).filter(id=run["run_id"])
+    texts = documented.tables.read(DOCUMENTS).filter(id=run["run_id"])
+    table = texts.sort("known_from").unique("corpus", keep="first")  # other tests add later ones
     last = documented.tables.read(EVALUATIONS)["last_session"].max()
     assert dict(table.select("corpus", "known_from").iter_rows()) == dict.fromkeys(
         (BACKTEST_SUMMARIES, RL_TRAJECTORY_SUMMARIES), max(run["finished_at"].date(), last)
@@ -120,3 +122,12 @@ def test_changed_verdict_is_a_further_text_and_the_earlier_stays(documented):
     assert texts["known_from"].to_list() == [day, on]
     assert read_documents(documented, BACKTEST_SUMMARIES, later)["text"].to_list() == [text]
     assert read_documents(documented, BACKTEST_SUMMARIES, on)["text"].to_list() == texts["text"].to_list()[1:]
+
+
+@pytest.mark.slow
+def test_run_in_a_world_has_no_text(store):
+    write_worlds(store.home, closed=CLOSED)
+    run_steps(store, "closed")
+    run_id = store.ledger.runs(with_worlds=True)["run_id"][0]
+    rows = pl.DataFrame({"run_id": [run_id], "last_session": pl.Series([None], dtype=pl.Date)})
+    assert update_documents(store, EVALUATIONS.schema.to_frame(), rows, DAY).is_empty()

@@ -21,6 +21,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.specs import read_experiment, write_experiment
 from nvtrader_pipelines.storage.tables import TABLES
 from tests.runs.small_runs import EXPERIMENT, N_SESSIONS, land, market_home
+from tests.runs.small_worlds import CLOSED, run_steps, write_worlds
 from tests.storage.ledger.run_rows import event, run_row
 
 pytestmark = pytest.mark.slow
@@ -201,3 +202,11 @@ def test_market_too_short_for_an_experiment_is_refused(market):
         fit_history(market, "landing")
     with pytest.raises(StorageError):
         fit_history(market, "elsewhere")
+
+
+def test_experiment_with_the_name_of_a_world_is_a_problem_and_others_are_registered(market):
+    write_worlds(market.home, sweep={**CLOSED, "name": "sweep"})
+    run_steps(market, "sweep")
+    registration = register_experiments(market, [SWEEP, EXPERIMENT])
+    assert registration.problems.keys() == {"sweep"}
+    assert registration.keys == [EXPERIMENT.partition_key]

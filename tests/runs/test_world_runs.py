@@ -12,7 +12,7 @@ from nvtrader_pipelines.runs.run_deletion import delete_run, plan_deletion
 from nvtrader_pipelines.runs.run_document import run_document
 from nvtrader_pipelines.runs.run_queries import find_run_by_name, list_runs, require_trained_run
 from nvtrader_pipelines.runs.world_documents import list_worlds, world_document
-from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
+from nvtrader_pipelines.storage.errors import NameTakenError, NotFoundError, StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.specs import write_experiment
 from nvtrader_pipelines.storage.store import Store
@@ -98,8 +98,16 @@ def test_closed_form_equals_its_reference(sold):
 def test_name_of_an_experiment_is_refused_for_a_world(store):
     store.ledger.register(EXPERIMENT)
     write_worlds(store.home, small={**CLOSED, "name": EXPERIMENT.name})
-    with pytest.raises(StorageError):
+    with pytest.raises(NameTakenError):
         run_steps(store, "small")
+
+
+def test_name_of_a_file_of_an_experiment_is_refused_for_a_world(store):
+    write_experiment(store.home, "later")
+    write_worlds(store.home, later={**CLOSED, "name": "later"})
+    with pytest.raises(NameTakenError):
+        run_steps(store, "later")
+    assert store.ledger.versions(with_worlds=True).is_empty()
 
 
 def test_interrupted_run_continues_to_equal_bytes(sold, store):
@@ -107,7 +115,8 @@ def test_interrupted_run_continues_to_equal_bytes(sold, store):
     stages = []
     while "train.checkpoint" not in stages:
         stages += [step.stage for step in run_steps(store, "sale", len(stages) + 2)]
-    assert world_document(store, "sale").run.status == "interrupted"
+    document = world_document(store, "sale")
+    assert (document.run.status, "interrupted" in document.verdict) == ("interrupted", True)
     assert run_steps(store, "sale")[-1].stage == "done"
     assert policies(store.home) == policies(sold.home)
     columns = [name for name in WORLD_RESULTS.schema if name != "run_id"]

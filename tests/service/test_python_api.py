@@ -18,6 +18,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views.view_definitions import VIEWS
 from tests.homes import KEY, SWEPT, small_home
+from tests.runs.small_worlds import CLOSED, write_worlds
 
 SCRIPT = (
     "import sys, nvtrader_pipelines; nvtrader_pipelines.{}; print(*{{name.partition('.')[0] for name in sys.modules}})"
@@ -207,3 +208,11 @@ def test_spec_with_a_name_that_a_person_uses_is_refused(tmp_path):
 
 def test_pipeline_shows_its_home(home):
     assert repr(Pipeline(home.root)) == f"Pipeline({str(Home.at(home.root).root)!r})"
+
+
+def test_run_in_a_world_is_in_the_views_at_once(home):
+    pipeline, query = Pipeline(home.root, quiet=True), "SELECT count(*) FROM evaluation.world_results"
+    for n_rows, name in ((2, "first"), (4, "second")):
+        write_worlds(home, **{name: {**CLOSED, "name": name}})
+        assert pipeline.worlds.run(name).run.status == "done"
+        assert pipeline.sql(query).item() == n_rows

@@ -17,7 +17,8 @@ def order(symbol=STEADY, **fields):
 
 def drawn(world, panel=PANEL, window=WINDOW, n=1):
     """Moves (n, lookback + N) of n orders."""
-    return world.moves.start(world, world.lookback, panel, window)([np.random.default_rng([4, i]) for i in range(n)])
+    draw = world.moves.start(world, world.lookback, panel, window)
+    return draw(range(n), [np.random.default_rng([4, i]) for i in range(n)]).moves
 
 
 def moves_at(arrival, symbol, n_known=3, n_steps=5, price=20.0):
@@ -98,3 +99,16 @@ def test_steps_other_than_sessions_are_refused_with_market_moves():
     with pytest.raises(ValidationError, match=r"n_steps must be the horizon"):
         order(n_steps=10)
     assert order(n_steps=10, horizon=10.0).move_deviation == 0.95
+
+
+@pytest.mark.parametrize(("symbol", "n_orders"), [(STEADY, 6), (GAPPY, 4)])
+def test_orders_of_a_test_share_no_session(symbol, n_orders):
+    world = order(symbol)
+    simulation = world.examine(PANEL, WINDOW)
+    assert simulation.n_accounts == n_orders
+    simulation.reset(range(n_orders), [np.random.default_rng(0)] * n_orders)
+    days = [simulation.step(np.full((n_orders, 1), 0.1)).info["session"] for _ in range(world.n_steps)]
+    sessions = np.unique(days)
+    assert len(sessions) == n_orders * world.n_steps
+    assert PANEL.sessions[WINDOW[0]] <= sessions[0]
+    assert sessions[-1] < PANEL.sessions[WINDOW[1]]

@@ -32,6 +32,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.service.progress_display import OnProgress
+    from nvtrader_pipelines.storage.store import Store
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 SECTIONS = ("\n\nReturns:", "\n\nRaises:")  # of a docstring; for programs only
@@ -223,6 +224,18 @@ class Family:
                 warn(f"the views are not published: {error}")
         if notifies:
             notify(self.store)
+
+    def current_store(self) -> "Store":
+        """Store in which runs whose process has ended are marked as interrupted; the service does so by itself."""
+        ledger = self.store.ledger
+        if not self.opened.is_served:
+            ledger.close_interrupted()
+            running = ledger.runs(with_worlds=True).filter(status="running")
+            if len(running["dagster_run_id"].drop_nulls()):  # only Dagster knows theirs
+                from nvtrader_pipelines.orchestration.instance import open_instance  # takes seconds
+
+                open_instance(self.store).dispose()
+        return self.store
 
     @contextmanager
     def _progress(self) -> "Iterator[OnProgress]":

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         WalkDocument,
         WindowsDocument,
     )
-    from nvtrader_pipelines.storage.store import Store
 
 
 class Runs(Family):
@@ -50,7 +49,7 @@ class Runs(Family):
         """List runs, newest first, with their net Sharpe ratios."""
         from nvtrader_pipelines.runs.run_queries import list_runs
 
-        return list_runs(self._current_store(), everything=everything)
+        return list_runs(self.current_store(), everything=everything)
 
     @operation(
         "nvtrader runs show ppo-residual",
@@ -67,7 +66,7 @@ class Runs(Family):
         from nvtrader_pipelines.runs.run_document import run_document
         from nvtrader_pipelines.runs.run_queries import find_run_by_name
 
-        store = self._current_store()
+        store = self.current_store()
         return run_document(store, find_run_by_name(store.ledger, run))
 
     @operation("nvtrader runs curves ppo-residual --json", route="GET /api/runs/{run}/curves", is_kept=True)
@@ -82,7 +81,7 @@ class Runs(Family):
         from nvtrader_pipelines.runs.run_charts import run_charts
         from nvtrader_pipelines.runs.run_queries import find_run_by_name
 
-        store = self._current_store()
+        store = self.current_store()
         return run_charts(store, find_run_by_name(store.ledger, run))
 
     @operation("nvtrader runs compare ppo-growth ppo-cvar", "nvtrader runs compare ppo-growth ppo-cvar -o both.svg")
@@ -103,7 +102,7 @@ class Runs(Family):
         """
         from nvtrader_pipelines.runs.run_comparison import compare_named_runs
 
-        store = self._current_store()
+        store = self.current_store()
         return compare_named_runs(store, run, picture_path(output, store.home.comparison_picture))
 
     @operation("nvtrader runs windows ppo-residual", "nvtrader runs windows 3f2a --sessions 63 -o quarter.svg")
@@ -129,7 +128,7 @@ class Runs(Family):
         from nvtrader_pipelines.runs.run_pictures import draw_session_windows, session_windows_path
         from nvtrader_pipelines.runs.run_queries import find_run_by_name
 
-        store = self._current_store()
+        store = self.current_store()
         drawn = find_run_by_name(store.ledger, run)
         path = picture_path(output, session_windows_path(store, drawn))
         accounts = rows_of(WindowResults, draw_session_windows(store, drawn, sessions, path))
@@ -170,7 +169,7 @@ class Runs(Family):
         from nvtrader_pipelines.runs.run_queries import require_trained_run
         from nvtrader_pipelines.runs.train_walk_judge import replay_run, replay_window
 
-        store = self._current_store()
+        store = self.current_store()
         run_id = require_trained_run(store, run).run_id
         window = replay_window(store, run_id, (first, last))
         track = MlflowTracking.at(store.home).track
@@ -192,7 +191,7 @@ class Runs(Family):
         from nvtrader_pipelines.runs.run_queries import require_trained_run
         from nvtrader_pipelines.runs.train_walk_judge import forward_run
 
-        store = self._current_store()
+        store = self.current_store()
         run_id = require_trained_run(store, run).run_id
         return self._walk(forward_run(store, run_id, Launch(uuid4().hex), MlflowTracking.at(store.home).track))
 
@@ -281,22 +280,9 @@ class Runs(Family):
         from nvtrader_pipelines.runs.run_deletion import plan_deletion
         from nvtrader_pipelines.runs.run_queries import find_run_by_name
 
-        store = self._current_store()
+        store = self.current_store()
         active = {policy.run_id for policy in read_every_active(store)}
         return plan_deletion(store, find_run_by_name(store.ledger, run), active)
-
-    def _current_store(self) -> "Store":
-        """Store in which runs whose process has ended are marked as interrupted; the service does so by itself."""
-        ledger = self.store.ledger
-        if not self.opened.is_served:
-            ledger.close_interrupted()
-            if len(
-                ledger.runs(with_worlds=True).filter(status="running")["dagster_run_id"].drop_nulls()
-            ):  # only Dagster knows theirs
-                from nvtrader_pipelines.orchestration.instance import open_instance  # takes seconds
-
-                open_instance(self.store).dispose()
-        return self.store
 
     def _walk(self, steps: "Iterable[Progress]") -> "WalkDocument":
         """Run a replay or a forward run to its end, and describe it."""

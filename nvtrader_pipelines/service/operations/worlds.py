@@ -25,7 +25,7 @@ class Worlds(Family):
         """List the experiments in worlds with the results of their last runs, and why a file is none."""
         from nvtrader_pipelines.runs.world_documents import list_worlds
 
-        return list_worlds(self.store)
+        return list_worlds(self.current_store())
 
     @operation(
         "nvtrader worlds show sell-order",
@@ -41,22 +41,23 @@ class Worlds(Family):
         """
         from nvtrader_pipelines.runs.world_documents import world_document
 
-        return world_document(self.store, world)
+        return world_document(self.current_store(), world)
 
     @operation(
         "nvtrader worlds run sell-order",
         "nvtrader worlds run one-asset --json",
         route="POST /api/worlds/{world}/run",
+        writes=True,
         is_long=True,
     )
     def run(self, world: World) -> "WorldDocument":
         """Train and test an experiment in a world; what is trained already is tested again.
 
-        An interrupted run continues from its checkpoints.
+        An interrupted run trains its missing seeds, those of PPO from their checkpoints; DQN begins them again.
 
         Raises:
             NotFoundError: if no valid file has the name.
-            StorageError: if the source of its market is not ingested.
+            StorageError: if the source of its market is not ingested, or an experiment has the name.
             ValueError: if the market lacks days or a symbol, or has too few sessions.
         """
         from uuid import uuid4

@@ -72,8 +72,8 @@ class Ledger:
         The parent is a partition key; by default that of the newest version of the same name.
 
         Raises:
-            StorageError: if the parent is not registered, another spec has the same partition key, or a version of
-                another kind has the name.
+            StorageError: if the parent is not registered, or another spec has the same partition key.
+            NameTakenError: if a version of another kind has the name.
         """
         with self._database.connection() as connection:
             registered = registered_hash(connection, spec.partition_key)

@@ -14,7 +14,7 @@ from nvtrader_pipelines.components.component import canonical_json
 from nvtrader_pipelines.components.explanation import explain
 from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.experiments.versioned import Versioned
-from nvtrader_pipelines.storage.errors import CodeMismatchError, StorageError
+from nvtrader_pipelines.storage.errors import CodeMismatchError, NameTakenError, StorageError
 from nvtrader_pipelines.storage.ledger.schema import SPECS, VERSIONS
 
 Spec = TypeVar("Spec", bound=Versioned)
@@ -35,12 +35,13 @@ def insert_version(connection: sa.Connection, spec: Versioned, parent: str | Non
     """Insert a version, and its name where that is new.
 
     Raises:
-        StorageError: if the parent is not registered, or the name is that of a version of another kind.
+        StorageError: if the parent is not registered.
+        NameTakenError: if the name is that of a version of another kind.
     """
     now = datetime.now(UTC)
     other = sa.select(VERSIONS.c.kind).where(VERSIONS.c.name == spec.name, VERSIONS.c.kind != spec.version_kind)
     if (kind := connection.execute(other.limit(1)).scalar()) is not None:
-        raise StorageError(f"{spec.name} is already the name of a registered {kind}; choose another name")
+        raise NameTakenError(f"{spec.name} is already the name of a registered {kind}; choose another name")
     newest = sa.select(VERSIONS.c.spec_hash).where(VERSIONS.c.name == spec.name)
     before = connection.execute(newest.order_by(VERSIONS.c.created_at.desc()).limit(1)).scalar()
     if parent is not None:

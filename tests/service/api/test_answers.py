@@ -16,6 +16,7 @@ from nvtrader_pipelines.storage.store import Store
 from scripts.reference import OPERATIONS
 from tests.homes import copy_home
 from tests.research.sessions import JournalBuilder, a_session, write_session
+from tests.runs.small_worlds import CLOSED, write_worlds
 
 KEPT = {one.route: (family, one) for family, _, _, one in OPERATIONS if one.is_kept}
 
@@ -101,7 +102,8 @@ def names(waiting):
     write_session(waiting, a_session(), JournalBuilder().trial(0.1).lines)
     pipeline = Pipeline(waiting.root)
     policy, plan = pipeline.policies.list().policies[0].policy, pipeline.plans.list(waiting=True)["plan"][0]
-    named = {"run": "tiny", "experiment": "tiny", "policy": policy, "plan": plan, "bot": "robo"}
+    write_worlds(waiting, closed=CLOSED)
+    named = {"run": "tiny", "experiment": "tiny", "policy": policy, "plan": plan, "bot": "robo", "world": "closed"}
     return {**named, "session_id": a_session().session_id}
 
 
