@@ -32,7 +32,9 @@ def constant(*action):
     return lambda observation: np.tile(np.array(action, np.float32), (len(observation), 1))
 
 
-@pytest.mark.parametrize("risk_aversion", [0.1, pytest.param(0.01, marks=pytest.mark.nightly), 1.0])
+@pytest.mark.parametrize(
+    "risk_aversion", [0.1, *(pytest.param(other, marks=pytest.mark.nightly) for other in (0.01, 1.0))]
+)
 def test_paths_earn_what_golden_paths_do(risk_aversion):
     world = MarketMaking(risk_aversion=risk_aversion, max_inventory=200, action=AvellanedaStoikovResidual())
     symmetric = world.model_copy(update={"action": QuoteOffsets()})
