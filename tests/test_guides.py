@@ -90,7 +90,9 @@ pip() {{
   ln -sf ../my-agent/random_search.py site/
 }}
 """  # a package beside the shared environment; the fast command has imported its own already
+SHIPPED = shlex.quote(str(GUIDES[0].parents[2] / "data" / "worlds"))
 BEFORE = {  # what a guide's own commands need
+    "worlds": f"mkdir -p data/worlds\ncp {SHIPPED}/*.yaml data/worlds/\n",  # as a new home has them
     "own-agent": EDITABLE,
     "alpaca": f'nvtrader() {{ {shlex.quote(sys.executable)} -m tests.evening "$@"; }}\n',
 }
