@@ -14,6 +14,7 @@ from nvtrader_pipelines.runs.run_queries import (
     compare_runs,
     compare_specs,
     find_run_by_name,
+    require_portfolios,
 )
 from nvtrader_pipelines.storage.ledger import schema
 from nvtrader_pipelines.storage.store import Store
@@ -49,6 +50,7 @@ def compare_named_runs(store: Store, names: Sequence[str], picture: Path | None 
 
     Raises:
         NotFoundError: if a name matches no run or several.
+        StorageError: if one is in a world.
         ValueError: if there are fewer than two runs, or one is named twice.
     """
     from nvtrader_pipelines.runs.run_pictures import draw_comparison
@@ -60,6 +62,8 @@ def compare_named_runs(store: Store, names: Sequence[str], picture: Path | None 
     runs = [find_run_by_name(store.ledger, name) for name in names]
     if len({run.run_id for run in runs}) < len(runs):
         raise ValueError("a comparison needs different runs, but one is named twice; see `nvtrader runs`")
+    for run in runs:
+        require_portfolios(run)
     facts = {
         "runs": compare_runs(store, runs).to_dicts(),
         "spec_differences": compare_specs(store.ledger, runs).to_dicts(),

@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 import yaml
 
+from nvtrader_pipelines.runs.run_comparison import compare_named_runs
 from nvtrader_pipelines.runs.run_deletion import delete_run, plan_deletion
 from nvtrader_pipelines.runs.run_document import run_document
 from nvtrader_pipelines.runs.run_queries import find_run_by_name, list_runs, require_trained_run
@@ -60,8 +61,10 @@ def test_worlds_are_no_experiments(sold):
     assert sold.ledger.runs().is_empty()
     assert set(sold.ledger.versions(with_worlds=True)["kind"]) == {"world"}
     assert set(list_runs(sold)["kind"]) == {"world"}
-    with pytest.raises(StorageError):
-        require_trained_run(sold, "sale")
+    run_steps(sold, "closed")
+    for refused in (lambda: require_trained_run(sold, "sale"), lambda: compare_named_runs(sold, ["sale", "closed"])):
+        with pytest.raises(StorageError, match="worlds show"):
+            refused()
 
 
 def test_document_of_the_run_has_its_results(sold):
