@@ -99,8 +99,8 @@ def world_results(played: Mapping[int, pl.DataFrame], reference_played: pl.DataF
     """
     reference, rewards = total_rewards(reference_played), {seed: total_rewards(steps) for seed, steps in played.items()}
     means = np.array([totals.mean() for totals in rewards.values()])
-    whole = np.mean(list(rewards.values()), axis=0)
-    rows = [(None, whole, means, means - reference.mean())]
+    mean_totals = np.mean(list(rewards.values()), axis=0)
+    rows = [(None, mean_totals, means, means - reference.mean())]
     rows += [(seed, totals, totals, totals - reference) for seed, totals in rewards.items()]
     frames = [
         {

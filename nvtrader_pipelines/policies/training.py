@@ -66,7 +66,7 @@ class TrainingTask:
         """Train on the market until the end of the window, the stages first; points and checkpoints are sent."""
         from safetensors.torch import save
 
-        known = cut_after(panel, normalize_windows(self.window)[-1][1])  # no agent sees sessions after its training
+        market = cut_after(panel, normalize_windows(self.window)[-1][1])  # no agent sees sessions after its training
         n_before, curve, start = 0, list[CurvePoint](), self.start
 
         def report(point: TrainingPoint) -> None:
@@ -74,11 +74,11 @@ class TrainingTask:
 
         for environment, agent in self.stages:  # without checkpoints: what resumes trains them again, to equal bytes
             hooks = TrainingHooks(report, start=start, pipeline=self.pipeline)
-            stage = agent.train(known, environment, self.window, self.seed, hooks)
+            stage = agent.train(market, environment, self.window, self.seed, hooks)
             curve += [(n_before + timesteps, reward) for timesteps, reward in stage.curve]
             start, n_before = Start(stage.scaler, save(stage.tensors), ""), n_before + agent.total_timesteps
         hooks = TrainingHooks(report, send, self.resume_from, self.sample_rate, start, self.pipeline)
-        fit = self.agent.train(known, self.environment, self.window, self.seed, hooks)
+        fit = self.agent.train(market, self.environment, self.window, self.seed, hooks)
         curve += [(n_before + timesteps, reward) for timesteps, reward in fit.curve]
         return replace(fit, curve=curve)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,6 @@ from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.worlds.avellaneda_stoikov import FloatArray, QuoteModel, avellaneda_stoikov_offsets
 from nvtrader_pipelines.worlds.cartea_jaimungal import Making, cartea_jaimungal_offsets
 from nvtrader_pipelines.worlds.world import Arrays, World, WorldStep, require_actions
-
-if TYPE_CHECKING:
-    pass
 
 _STATE = ("steps", "cash", "inventory", "price", "moves", "luck")
 N_EXAMINED = 200  # days of a test

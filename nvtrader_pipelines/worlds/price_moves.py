@@ -22,9 +22,7 @@ class OrderMoves(NamedTuple):
     arrivals: NDArray[np.int64] | None = None  # (n,) positions of the sessions of arrival; None without a market
 
 
-DrawMoves = Callable[
-    [Sequence[int], Sequence[np.random.Generator]], OrderMoves
-]  # of these accounts, by their generators
+DrawMoves = Callable[[Sequence[int], Sequence[np.random.Generator]], OrderMoves]  # by accounts, their generators
 
 
 class RandomWalk(Component):

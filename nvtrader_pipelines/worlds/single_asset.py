@@ -45,8 +45,8 @@ class SingleAsset(World):
     def examine(self, panel: MarketPanel | None, window: Window | None) -> "SingleAssetSimulation":
         """Return the simulation of one account that trades the whole window."""
         assert window is not None
-        whole = self.model_copy(update={"episode_len": window[1] - window[0]})
-        return whole.simulate(1, panel, window)
+        one_episode = self.model_copy(update={"episode_len": window[1] - window[0]})
+        return one_episode.simulate(1, panel, window)
 
     def reference_actions(self, observations: NDArray[np.float32]) -> NDArray[np.int64]:
         """Return the choices of one who is always long."""

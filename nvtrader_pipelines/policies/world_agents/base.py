@@ -77,14 +77,7 @@ class ClosedFormAgent(BaseWorldAgent):
 
     total_timesteps: Annotated[int, Field(ge=0, le=0)] = 0  # nothing is trained
 
-    def train(
-        self,
-        world: World,  # noqa: ARG002 - one signature
-        panel: MarketPanel | None,  # noqa: ARG002
-        window: Window | None,  # noqa: ARG002
-        seed: int,  # noqa: ARG002
-        hooks: TrainingHooks = DEFAULT_HOOKS,  # noqa: ARG002
-    ) -> Fit:
+    def train(self, *_: Any, **__: Any) -> Fit:
         """Return a fit without tensors."""
         return Fit(tensors={}, scaler=ObservationScaler(), curve=[])
 
@@ -172,5 +165,5 @@ class WorldTask:
 
     def fit(self, panel: MarketPanel | None, send: Callable[[TrainingPoint | bytes], None]) -> Fit:
         """Train on the market until the end of the window; points and checkpoints are sent."""
-        known = panel and cut_after(panel, self.window[1]) if self.window else None  # no agent sees later sessions
-        return self.agent.train(self.world, known, self.window, self.seed, TrainingHooks(send, send, self.resume_from))
+        market = panel and cut_after(panel, self.window[1]) if self.window else None  # no agent sees later sessions
+        return self.agent.train(self.world, market, self.window, self.seed, TrainingHooks(send, send, self.resume_from))
