@@ -7,21 +7,24 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from nvtrader_pipelines.components.text import ID_LENGTH, Text
 from nvtrader_pipelines.experiments.code_digest import world_code
 from nvtrader_pipelines.experiments.spec import MarketChoice, Name, Seed
 from nvtrader_pipelines.experiments.versioned import Versioned
-from nvtrader_pipelines.market.look_ahead import cut_after
-from nvtrader_pipelines.market.panel import MarketPanel, Window, panel_digest
+from nvtrader_pipelines.market.panel import Window, panel_digest
 from nvtrader_pipelines.policies.world_agents import WorldAgent
 from nvtrader_pipelines.policies.world_agents.base import WorldTask
+from nvtrader_pipelines.worlds.book_history import BookHistory
+from nvtrader_pipelines.worlds.book_trading import BookTrading
 from nvtrader_pipelines.worlds.market_making import MarketMaking
 from nvtrader_pipelines.worlds.order_execution import OrderExecution
 from nvtrader_pipelines.worlds.single_asset import SingleAsset
+from nvtrader_pipelines.worlds.world import Market, cut_market
 
-World = Annotated[OrderExecution | SingleAsset | MarketMaking, Field(discriminator="kind")]
+World = Annotated[OrderExecution | SingleAsset | MarketMaking | BookTrading, Field(discriminator="kind")]
 Days = tuple[date, date]  # first and last, both included
 
 
@@ -55,17 +58,13 @@ class WorldExperiment(Versioned):
 
     @model_validator(mode="after")
     def _require_days_of_a_market(self) -> Self:
-        given = [name for name in ("market", "train", "test") if getattr(self, name) is not None]
-        if not self.world.needs_market:
-            if given:
-                raise ValueError(
-                    f"{given[0]}: this {self.world.kind} makes its own prices and has no market or days; drop it, or "
-                    "choose moves of a market"
-                )
+        needed = {"market": self.world.needs_market, "train": self.world.needs_days, "test": self.world.needs_days}
+        for name, is_needed in needed.items():
+            if (getattr(self, name) is not None) != is_needed:
+                rule = "needs it; add it" if is_needed else "makes its own prices, or reads a book; drop it"
+                raise ValueError(f"{name}: this {self.world.kind} {rule}")
+        if self.train is None or self.test is None:
             return self
-        missing = {"market", "train", "test"} - {*given}
-        if missing or self.train is None or self.test is None:
-            raise ValueError(f"{', '.join(sorted(missing))}: this {self.world.kind} needs a market, and days of both")
         for name, (first, last) in {"train": self.train, "test": self.test}.items():
             if first > last:
                 raise ValueError(f"{name}: the first day must not be after the last, but {first} is after {last}")
@@ -81,21 +80,21 @@ class WorldPlan:
     """Experiment in a world on one state of the market; equal content gives equal ids."""
 
     spec: WorldExperiment
-    panel: MarketPanel | None  # up to the last day of the test; None without a market
+    panel: Any  # market, or history of a book, up to the last day of the test; None without days
 
     @classmethod
-    def of(cls, spec: WorldExperiment, panel: MarketPanel | None) -> Self:
+    def of(cls, spec: WorldExperiment, panel: Market | None) -> Self:
         """Plan a run on a market, of which later sessions are left out.
 
         Raises:
             ValueError: if the market lacks days or a symbol, or has too few sessions.
         """
         if panel is not None and spec.test is not None:
-            last = int(np.searchsorted(panel.sessions, np.datetime64(spec.test[1]), "right")) - 1
-            panel = cut_after(panel, last) if last >= 0 else panel
+            last = _last_until(panel.sessions, spec.test[1])
+            panel = cut_market(panel, last) if last >= 0 else panel
         plan = cls(spec, panel)
-        spec.world.simulate(1, panel, plan.train)
-        spec.world.examine(panel, plan.test)
+        spec.world.simulate(1, plan.panel, plan.train)
+        spec.world.examine(plan.panel, plan.test)
         return plan
 
     @cached_property
@@ -113,7 +112,7 @@ class WorldPlan:
             return None
         sessions = self.panel.sessions
         first = int(np.searchsorted(sessions, np.datetime64(days[0])))
-        last = int(np.searchsorted(sessions, np.datetime64(days[1]), "right")) - 1
+        last = _last_until(sessions, days[1])
         if last <= first:
             raise ValueError(
                 f"{days[0]} to {days[1]} must have two sessions or more of {self.panel.source}, which has "
@@ -124,6 +123,8 @@ class WorldPlan:
     @cached_property
     def panel_digest(self) -> str:
         """SHA-256 of the panel's arrays; empty without a market."""
+        if isinstance(self.panel, BookHistory):
+            return self.panel.digest
         return panel_digest(self.panel) if self.panel is not None else ""
 
     @property
@@ -135,3 +136,8 @@ class WorldPlan:
     def task(self, seed: int, resume_from: bytes | None = None) -> WorldTask:
         """Training task of a seed."""
         return WorldTask(0, seed, self.spec.world, self.spec.agent, self.train, resume_from)
+
+
+def _last_until(sessions: NDArray[np.datetime64], day: date) -> int:
+    """Position of the last session, or time, of a day or before it; -1 without one."""
+    return int(np.searchsorted(sessions, np.datetime64(day) + np.timedelta64(1, "D"))) - 1

@@ -125,7 +125,7 @@ PRELOADED = (  # modules of the process that workers are forked from; `torch._dy
 )
 
 
-def _train(task: Trainable, panel: MarketPanel | None) -> tuple[Fit, bytes]:
+def _train(task: Trainable, panel: Any) -> tuple[Fit, bytes]:
     """Train a task in a worker; return the fit without its tensors, and the tensors as bytes.
 
     PyTorch would send each tensor as an open file of shared memory.
@@ -142,7 +142,7 @@ def _train(task: Trainable, panel: MarketPanel | None) -> tuple[Fit, bytes]:
 
 
 def train_all(
-    panel: MarketPanel | None, tasks: Sequence[Task], n_processes: int | None = None
+    panel: Any, tasks: Sequence[Task], n_processes: int | None = None
 ) -> Generator[Stepped[Task] | Checkpointed[Task] | Finished[Task], None, None]:
     """Train tasks in parallel processes and yield their events, in order per task and `Finished` last.
 

@@ -80,7 +80,7 @@ class SingleAssetSimulation:
             vol_penalty=0.0,
         )
         self.windows = normalize_windows(windows or (0, len(panel.sessions) - 1))
-        self._starts, self._ends = _episodes(self.windows, world.episode_len, len(panel.sessions))
+        self._starts, self._ends = episodes_within(self.windows, world.episode_len, len(panel.sessions))
         traded = window_mask(self.windows, len(panel.sessions)) & self.panel.tradable[:, 0]
         if traded.sum() < 2:
             raise ValueError(
@@ -152,7 +152,7 @@ class SingleAssetSimulation:
         return latest, np.where(scale > 0.0, scale, 1.0)
 
 
-def _episodes(
+def episodes_within(
     windows: Sequence[Window], episode_len: int, n_sessions: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """First and last session of every whole episode, or of each window that is shorter than one."""

@@ -8,12 +8,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.market.look_ahead import cut_after
 from nvtrader_pipelines.market.panel import MarketPanel, Window
+from nvtrader_pipelines.worlds.book_history import BookHistory
 
 if TYPE_CHECKING:  # takes a tenth of a second to import
     from gymnasium import spaces
 
 Arrays = dict[str, NDArray[Any]]
+Market = MarketPanel | BookHistory  # what worlds with days read
+
+
+def cut_market(market: Market, t: int) -> Market:
+    """Cut a market after session, or time, `t`; the arrays are views."""
+    return market.until(t) if isinstance(market, BookHistory) else cut_after(market, t)
 
 
 class WorldStep(NamedTuple):
@@ -41,16 +49,21 @@ class World(Component):
         """Whether prices are those of a market, with days to train and to test on."""
         return True
 
+    @property
+    def needs_days(self) -> bool:
+        """Whether there are days to train and to test on."""
+        return self.needs_market
+
     @abstractmethod
-    def simulate(self, n_accounts: int, panel: MarketPanel | None, window: Window | None) -> "Simulation":
-        """Return a simulation for training, which needs a `reset`.
+    def simulate(self, n_accounts: int, panel: Any, window: Window | None) -> "Simulation":
+        """Return a simulation for training, which needs a `reset`; `panel` is the market, if the world has one.
 
         Raises:
             ValueError: if the market does not suit the world.
         """
 
     @abstractmethod
-    def examine(self, panel: MarketPanel | None, window: Window | None) -> "Simulation":
+    def examine(self, panel: Any, window: Window | None) -> "Simulation":
         """Return the simulation of the tests, which needs a `reset`: as many accounts as are tested, an episode each.
 
         Raises:

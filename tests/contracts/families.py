@@ -34,6 +34,7 @@ from nvtrader_pipelines.portfolio.pipeline.timings import Timing
 from nvtrader_pipelines.portfolio.scenarios import Scenarios
 from nvtrader_pipelines.research.proposers import Proposer
 from nvtrader_pipelines.testing.synthetic_panels import simplex  # noqa: F401 - shared with authors of parts
+from nvtrader_pipelines.worlds.books import Books
 from nvtrader_pipelines.worlds.market_making import Arrivals, QuoteAction
 from nvtrader_pipelines.worlds.order_execution import ExecutionAction
 from nvtrader_pipelines.worlds.price_moves import PriceMoves
@@ -71,6 +72,7 @@ FAMILIES = {
     "price_moves": PriceMoves,
     "quote_action": QuoteAction,
     "arrivals": Arrivals,
+    "books": Books,
     "world_agent": WorldAgent,
     "execution_backbone": ExecutionBackbone,
 }

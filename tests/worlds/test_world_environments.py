@@ -10,6 +10,8 @@ from stable_baselines3.common.env_checker import check_env as sb3_check_env
 import nvtrader_pipelines.worlds  # noqa: F401 - registers the environments
 from nvtrader_pipelines.envs.portfolio_env import PortfolioEnv
 from nvtrader_pipelines.policies.world_vec_env import WorldVecEnv
+from nvtrader_pipelines.worlds.book_trading import BookTrading
+from nvtrader_pipelines.worlds.books import GeneratedBooks
 from nvtrader_pipelines.worlds.market_making import MarketMaking, MarketMakingSimulation
 from nvtrader_pipelines.worlds.order_execution import AlmgrenChrissResidual, ExecutionSimulation, OrderExecution
 from nvtrader_pipelines.worlds.single_asset import SingleAsset, SingleAssetSimulation
@@ -17,10 +19,12 @@ from nvtrader_pipelines.worlds.world_env import WorldEnv
 from tests.panels import eventful_panel
 
 N, SEED = 5, 7
+SMALL_BOOK = BookTrading(books=GeneratedBooks(train_days=1, day_seconds=60), episode_len=8)
 WORLDS = {
     "execution": lambda n: ExecutionSimulation(OrderExecution(), n),
     "residual": lambda n: ExecutionSimulation(OrderExecution(action=AlmgrenChrissResidual(), n_steps=8), n),
     "market_making": lambda n: MarketMakingSimulation(MarketMaking(n_steps=8, arrival_rate=8.0), n),
+    "hft": lambda n: SMALL_BOOK.simulate(n, None, None),
     "algotrading": lambda n: SingleAssetSimulation(eventful_panel(), SingleAsset(lookback=5, episode_len=9), n),
 }
 ADVICE = ("infinity", "symmetric and normalized")  # both boxes are in natural units
@@ -99,9 +103,10 @@ def test_ids_make_the_worlds_and_the_portfolio():
     execution = gymnasium.make("tradesim_execution-v0", n_steps=3)
     trading = gymnasium.make("tradesim_algotrading-v0", panel=eventful_panel(), windows=(10, 60), symbol="BBB")
     making = gymnasium.make("market_making-v0", max_inventory=3)
+    book = gymnasium.make("tradesim_hft-v0", episode_len=7)
     portfolio = gymnasium.make("tradesim_portfolio-v0", panel=eventful_panel())
     assert execution.unwrapped.simulation.episode_len == 3
     assert trading.unwrapped.simulation.panel.symbols == ("BBB",)
     assert isinstance(portfolio.unwrapped, PortfolioEnv)
-    for env in (execution, trading, making):
+    for env in (execution, trading, making, book):
         assert env.observation_space.contains(env.reset(seed=0)[0])

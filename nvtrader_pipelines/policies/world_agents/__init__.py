@@ -11,10 +11,17 @@ from nvtrader_pipelines.policies.world_agents.closed_forms import (
 )
 from nvtrader_pipelines.policies.world_agents.deepscalper import DeepScalperAgent
 from nvtrader_pipelines.policies.world_agents.eteo import EteoAgent
+from nvtrader_pipelines.policies.world_agents.hft_ddqn import HftDdqnAgent
 from nvtrader_pipelines.policies.world_agents.opd import OpdAgent
 
 WorldAgent = Annotated[
-    AlmgrenChrissAgent | DeepScalperAgent | EteoAgent | OpdAgent | AvellanedaStoikovAgent | CarteaJaimungalAgent,
+    AlmgrenChrissAgent
+    | DeepScalperAgent
+    | EteoAgent
+    | OpdAgent
+    | AvellanedaStoikovAgent
+    | CarteaJaimungalAgent
+    | HftDdqnAgent,
     Field(discriminator="kind"),
 ]
 

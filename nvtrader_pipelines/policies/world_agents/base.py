@@ -11,11 +11,10 @@ from pydantic import Field, NonNegativeInt, PositiveInt
 
 from nvtrader_pipelines.components.component import Component, kind_of
 from nvtrader_pipelines.envs.observations import ObservationScaler
-from nvtrader_pipelines.market.look_ahead import cut_after
-from nvtrader_pipelines.market.panel import MarketPanel, Window
+from nvtrader_pipelines.market.panel import Window
 from nvtrader_pipelines.policies.agents.learner import MIN_SEEDS, finite_tensors
 from nvtrader_pipelines.policies.fit import DEFAULT_HOOKS, Fit, TrainingHooks, TrainingPoint
-from nvtrader_pipelines.worlds.world import Simulation, World
+from nvtrader_pipelines.worlds.world import Market, Simulation, World, cut_market
 
 if TYPE_CHECKING:
     from gymnasium import spaces
@@ -52,7 +51,7 @@ class BaseWorldAgent(Component):
     def train(
         self,
         world: World,
-        panel: MarketPanel | None,
+        panel: Any,
         window: Window | None,
         seed: int,
         hooks: TrainingHooks = DEFAULT_HOOKS,
@@ -97,7 +96,7 @@ class WorldLearner(BaseWorldAgent):
     def train(
         self,
         world: World,
-        panel: MarketPanel | None,
+        panel: Any,
         window: Window | None,
         seed: int,
         hooks: TrainingHooks = DEFAULT_HOOKS,
@@ -118,7 +117,7 @@ class WorldLearner(BaseWorldAgent):
         return Fit(tensors=finite_tensors(model.policy), scaler=ObservationScaler(), curve=log.points)
 
     @abstractmethod
-    def model(self, world: World, panel: MarketPanel | None, window: Window | None, seed: int) -> "Algorithm":
+    def model(self, world: World, panel: Any, window: Window | None, seed: int) -> "Algorithm":
         """Return the algorithm on a `WorldVecEnv` of the world, before its training."""
 
     @abstractmethod
@@ -163,7 +162,7 @@ class WorldTask:
         """Whether there is nothing to train."""
         return self.agent.is_classical
 
-    def fit(self, panel: MarketPanel | None, send: Callable[[TrainingPoint | bytes], None]) -> Fit:
+    def fit(self, panel: Market | None, send: Callable[[TrainingPoint | bytes], None]) -> Fit:
         """Train on the market until the end of the window; points and checkpoints are sent."""
-        market = panel and cut_after(panel, self.window[1]) if self.window else None  # no agent sees later sessions
+        market = panel and cut_market(panel, self.window[1]) if self.window else None  # no agent sees later sessions
         return self.agent.train(self.world, market, self.window, self.seed, TrainingHooks(send, send, self.resume_from))

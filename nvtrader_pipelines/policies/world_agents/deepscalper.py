@@ -1,16 +1,16 @@
 """DeepScalper: DQN on one asset whose reward in training looks ahead."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt, model_validator
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt
 
 from nvtrader_pipelines.market.panel import MarketPanel, Window, window_mask
 from nvtrader_pipelines.policies.agents.learner import no_optimizer
 from nvtrader_pipelines.policies.backbones.backbone import OPTIMIZER
-from nvtrader_pipelines.policies.world_agents.base import WorldLearner
+from nvtrader_pipelines.policies.world_agents.dqn import DqnLearner
 from nvtrader_pipelines.worlds.single_asset import SingleAsset, SingleAssetSimulation
 from nvtrader_pipelines.worlds.world import World, WorldStep
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 
-class DeepScalperAgent(WorldLearner):
+class DeepScalperAgent(DqnLearner):
     """DQN over the positions of one asset, with a hindsight bonus in training.
 
     The bonus of a decision is its position times the return of the next sessions, to the end of the training at most.
@@ -36,62 +36,24 @@ class DeepScalperAgent(WorldLearner):
 
     kind: Literal["deepscalper"] = "deepscalper"
     total_timesteps: NonNegativeInt = 30_000  # steps of all accounts together
-    gamma: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.9
     weight_decay: NonNegativeFloat = 5.0  # AdamW's, of all but biases
     hindsight_weight: NonNegativeFloat = 0.2  # of the bonus, beside the step's own reward
     hindsight_sessions: PositiveInt = 5
     hidden: tuple[PositiveInt, ...] = (128, 64)
-    n_envs: PositiveInt = 16  # parallel accounts
-    buffer_size: PositiveInt = 50_000  # latest steps of all accounts
-    learning_starts: PositiveInt = 1_000  # steps of all accounts with random choices before the first update
-    batch_size: PositiveInt = 256  # replayed steps per update
-    gradient_steps: PositiveInt = 1  # updates per step of all accounts
-    tau: Annotated[float, Field(gt=0.0, le=1.0)] = 0.005  # Polyak coefficient of the target network
-    exploration_fraction: Annotated[float, Field(gt=0.0, le=1.0)] = 0.2  # of the training, in which epsilon falls
-    exploration_final_eps: Annotated[float, Field(ge=0.0, le=1.0)] = 0.05
-
-    @model_validator(mode="after")
-    def _require_updates(self) -> Self:
-        if self.learning_starts >= self.total_timesteps:
-            raise ValueError(
-                f"learning_starts = {self.learning_starts} must be less than total_timesteps = {self.total_timesteps}"
-            )
-        return self
 
     def model(self, world: World, panel: MarketPanel | None, window: Window | None, seed: int) -> "DQN":
         """Return DQN on accounts with the hindsight bonus."""
         from stable_baselines3 import DQN
 
-        from nvtrader_pipelines.policies.world_vec_env import WorldVecEnv
-
         assert isinstance(world, SingleAsset)
         assert panel is not None
         simulation = HindsightSimulation(panel, world, self.n_envs, window)
         simulation.look_ahead(self.hindsight_weight, self.hindsight_sessions)
-        return DQN(
-            "MlpPolicy",
-            WorldVecEnv(simulation, seed),
-            policy_kwargs={
-                **self._heads(),
-                "optimizer_class": weight_decaying_adam,
-                "optimizer_kwargs": {"weight_decay": self.weight_decay},
-            },
-            learning_rate=self.learning_rate,
-            buffer_size=self.buffer_size,
-            learning_starts=self.learning_starts,
-            batch_size=self.batch_size,
-            tau=self.tau,
-            gamma=self.gamma,
-            train_freq=1,
-            gradient_steps=self.gradient_steps,
-            target_update_interval=self.n_envs,
-            exploration_fraction=self.exploration_fraction,
-            exploration_initial_eps=1.0,
-            exploration_final_eps=self.exploration_final_eps,
-            max_grad_norm=10.0,
-            seed=seed,
-            device="cpu",
-        )
+        optimizer = {
+            "optimizer_class": weight_decaying_adam,
+            "optimizer_kwargs": {"weight_decay": self.weight_decay},
+        }
+        return self.dqn(DQN, "MlpPolicy", simulation, seed, **self._heads(), **optimizer)
 
     def network(self, observation_space: "spaces.Box", action_space: "spaces.Space[Any]") -> "BasePolicy":
         """Build the network of values."""

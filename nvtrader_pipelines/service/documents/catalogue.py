@@ -40,6 +40,7 @@ from nvtrader_pipelines.portfolio.pipeline.timings import Timing
 from nvtrader_pipelines.portfolio.scenarios import Scenarios
 from nvtrader_pipelines.research.proposers import Proposer
 from nvtrader_pipelines.storage.errors import NotFoundError
+from nvtrader_pipelines.worlds.books import Books
 from nvtrader_pipelines.worlds.market_making import Arrivals, QuoteAction
 from nvtrader_pipelines.worlds.order_execution import ExecutionAction
 from nvtrader_pipelines.worlds.price_moves import PriceMoves
@@ -77,6 +78,7 @@ FAMILIES: dict[str, Any] = {
     "price_moves": PriceMoves,
     "quote_actions": QuoteAction,
     "arrivals": Arrivals,
+    "books": Books,
     "world_agents": WorldAgent,
     "execution_backbones": ExecutionBackbone,
 }

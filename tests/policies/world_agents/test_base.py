@@ -14,7 +14,10 @@ from nvtrader_pipelines.policies.world_agents.closed_forms import AlmgrenChrissA
 from nvtrader_pipelines.policies.world_agents.deepscalper import DeepScalperAgent
 from nvtrader_pipelines.policies.world_agents.eteo import EteoAgent
 from nvtrader_pipelines.policies.world_agents.execution_backbones import PdDualRnn
+from nvtrader_pipelines.policies.world_agents.hft_ddqn import HftDdqnAgent
 from nvtrader_pipelines.policies.world_agents.opd import OpdAgent
+from nvtrader_pipelines.worlds.book_trading import BookTrading
+from nvtrader_pipelines.worlds.books import GeneratedBooks
 from nvtrader_pipelines.worlds.market_making import MarketMaking
 from nvtrader_pipelines.worlds.order_execution import OrderExecution
 from nvtrader_pipelines.worlds.price_moves import MarketMoves
@@ -26,17 +29,19 @@ from tests.policies.world_agents.planted import rewards
 
 PANEL, WINDOW = eventful_panel(), (10, 100)
 ORDERS, ASSET = OrderExecution(moves=MarketMoves(), lookback=2), SingleAsset(lookback=3, episode_len=20)
+BOOK = BookTrading(books=GeneratedBooks(train_days=1, day_seconds=60), episode_len=20)
 TINY = {"total_timesteps": 640, "n_envs": 16, "n_steps": 4, "batch_size": 32, "n_epochs": 1}
 LEARNERS = {
     "eteo": (EteoAgent(**TINY), ORDERS),
     "opd": (OpdAgent(**TINY, foresight=2, backbone=PdDualRnn(hidden_size=4)), ORDERS),
     "deepscalper": (DeepScalperAgent(total_timesteps=640, learning_starts=320, batch_size=32), ASSET),
+    "hft_ddqn": (HftDdqnAgent(total_timesteps=640, learning_starts=320, batch_size=32), BOOK),
 }
 
 
 @pytest.mark.parametrize("member", members(WorldAgent))
 def test_agent_is_refused_in_a_world_of_another_kind(member):
-    worlds = {kind_of(type(world)): world for world in (SingleAsset(), OrderExecution(), MarketMaking())}
+    worlds = {kind_of(type(world)): world for world in (SingleAsset(), OrderExecution(), MarketMaking(), BOOK)}
     for kind, world in worlds.items():
         if kind in member.worlds:
             member().require_world(world)
