@@ -19,9 +19,9 @@ from nvtrader_pipelines.policies.world_agents import WorldAgent
 from nvtrader_pipelines.policies.world_agents.base import WorldTask
 from nvtrader_pipelines.worlds.market_making import MarketMaking
 from nvtrader_pipelines.worlds.order_execution import OrderExecution
-from nvtrader_pipelines.worlds.single_asset import SingleAsset
+from nvtrader_pipelines.worlds.single_asset import FinAgentTrading, SingleAsset
 
-World = Annotated[OrderExecution | SingleAsset | MarketMaking, Field(discriminator="kind")]
+World = Annotated[OrderExecution | SingleAsset | FinAgentTrading | MarketMaking, Field(discriminator="kind")]
 Days = tuple[date, date]  # first and last, both included
 
 

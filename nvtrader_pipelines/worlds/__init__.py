@@ -1,8 +1,8 @@
 """Worlds beyond portfolios: an order to execute, one asset to trade, and a market to make.
 
-Importing the package registers `tradesim_execution-v0`, `tradesim_algotrading-v0` and `market_making-v0` with
-Gymnasium, and `tradesim_portfolio-v0` as a second id of the portfolio environment, before or after Gymnasium itself is
-imported.
+Importing the package registers `tradesim_execution-v0`, `tradesim_algotrading-v0`, `finagent_trading-v0` and
+`market_making-v0` with Gymnasium, and `tradesim_portfolio-v0` as a second id of the portfolio environment, before or
+after Gymnasium itself is imported.
 """
 
 from types import ModuleType
@@ -13,6 +13,7 @@ _ENTRY_POINTS = {
     "tradesim_execution-v0": f"{__name__}.world_env:order_execution_env",
     "market_making-v0": f"{__name__}.world_env:market_making_env",
     "tradesim_algotrading-v0": f"{__name__}.world_env:single_asset_env",
+    "finagent_trading-v0": f"{__name__}.world_env:finagent_trading_env",
     "tradesim_portfolio-v0": "nvtrader_pipelines.envs.portfolio_env:PortfolioEnv",
 }
 
