@@ -29,6 +29,7 @@ class SingleAsset(World):
     """
 
     reference: ClassVar[str] = "buy_and_hold"
+    reward_unit: ClassVar[str] = "log growth"
 
     kind: Literal["tradesim_algotrading"] = "tradesim_algotrading"
     symbol: str | None = None  # None: the first of the market
