@@ -17,7 +17,8 @@ from nvtrader_pipelines.policies.world_agents.base import Decide
 from nvtrader_pipelines.worlds.world import Simulation
 
 EXAMINED = 2**31  # above every seed: separates the random streams of tests from those of trainings
-TERM = "term:"  # prefix of the columns of reward terms
+TERM, INFO = "term:", "info:"  # prefixes of the columns of reward terms, and of what a world reports besides
+_COLUMNS = ("session", "equity", "turnover")  # of what a world reports
 
 
 def play(simulation: Simulation, decide: Decide) -> pl.DataFrame:
@@ -38,7 +39,7 @@ def play(simulation: Simulation, decide: Decide) -> pl.DataFrame:
             "reward": step.reward,
             "terminated": step.terminated,
             "truncated": step.truncated,
-            **{name: step.info[name] for name in ("session", "equity", "turnover") if name in step.info},
+            **{name if name in _COLUMNS else f"{INFO}{name}": values for name, values in step.info.items()},
             **{f"{TERM}{name}": values for name, values in step.terms.items()},
         }
         parts.append(
@@ -57,7 +58,10 @@ def total_rewards(played: pl.DataFrame) -> NDArray[np.float64]:
 def trajectory_rows(played: pl.DataFrame, **account: Any) -> pl.DataFrame:
     """Rows of trajectories of one policy: `policy`, `kind` and `seed` are given."""
     peak = pl.max_horizontal(pl.lit(1.0), pl.col("equity").cum_max().over("episode"))
-    terms = {name.removeprefix(TERM): pl.col(name) for name in played.columns if name.startswith(TERM)}
+    terms, others = (
+        {name.removeprefix(prefix): pl.col(name) for name in played.columns if name.startswith(prefix)}
+        for prefix in (TERM, INFO)
+    )
     derived = {
         **{name: pl.lit(value) for name, value in account.items()},
         "phase": pl.lit("test"),
@@ -65,7 +69,7 @@ def trajectory_rows(played: pl.DataFrame, **account: Any) -> pl.DataFrame:
         "step": pl.int_range(pl.len()),
         "action": pl.col("action").arr.to_list(),
         "drawdown": 1.0 - pl.col("equity") / peak,
-        "info": step_info(terms),
+        "info": step_info(terms, **others),
     }
     missing = [name for name in TRAJECTORY if name not in {*derived, *played.columns}]
     derived |= {name: pl.lit(None) for name in missing}

@@ -21,10 +21,12 @@ from nvtrader_pipelines.worlds.book_history import BookHistory
 from nvtrader_pipelines.worlds.book_trading import BookTrading
 from nvtrader_pipelines.worlds.market_making import MarketMaking
 from nvtrader_pipelines.worlds.order_execution import OrderExecution
-from nvtrader_pipelines.worlds.single_asset import SingleAsset
+from nvtrader_pipelines.worlds.single_asset import FinAgentTrading, SingleAsset
 from nvtrader_pipelines.worlds.world import Market, cut_market
 
-World = Annotated[OrderExecution | SingleAsset | MarketMaking | BookTrading, Field(discriminator="kind")]
+World = Annotated[
+    OrderExecution | SingleAsset | FinAgentTrading | MarketMaking | BookTrading, Field(discriminator="kind")
+]
 Days = tuple[date, date]  # first and last, both included
 
 

@@ -18,10 +18,12 @@ from nvtrader_pipelines.figures.tear_sheet_figure import tear_sheet_figure
 from nvtrader_pipelines.figures.validation_figure import validation_figures
 from nvtrader_pipelines.figures.weights import weights_figure
 from nvtrader_pipelines.figures.world_figure import world_figure
+from nvtrader_pipelines.figures.world_test_figures import episode_rewards_figure, quotes_figure
 
 __all__ = [
     "account_figures",
     "comparison_figure",
+    "episode_rewards_figure",
     "equity_figure",
     "exposure_figure",
     "guard_slices_figure",
@@ -29,6 +31,7 @@ __all__ = [
     "learning_figure",
     "plan_figures",
     "prudex_figures",
+    "quotes_figure",
     "ratio_curve_figure",
     "regime_evaluation_figure",
     "regimes_figures",

@@ -36,7 +36,8 @@ STEP = TableSchema(
         pl.String,
         "JSON: reward_terms, termination that struck; of tests also reasons for cut or held weights, and guards: which "
         "guards of the timing fired and what they applied (columns of rl.guards), null without guards; of trainings "
-        "through the pipeline also truncated: whether a limit cut the weights",
+        "through the pipeline also truncated: whether a limit cut the weights; of worlds also what the world reports, "
+        "such as the inventory",
     ),
 )
 TRAJECTORY = TableSchema(

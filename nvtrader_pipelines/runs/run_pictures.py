@@ -23,9 +23,12 @@ from nvtrader_pipelines.evaluation.short_samples import mask_short
 from nvtrader_pipelines.evaluation.tear_sheet import TearSheet
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
+from nvtrader_pipelines.experiments.world_experiment import WorldExperiment
 from nvtrader_pipelines.figures import (
     comparison_figure,
+    episode_rewards_figure,
     exposure_figure,
+    quotes_figure,
     session_windows_figure,
     tear_sheet_figure,
 )
@@ -35,6 +38,7 @@ from nvtrader_pipelines.runs.run_queries import require_portfolios
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_picture
 from nvtrader_pipelines.storage.ledger import LedgerRun
+from nvtrader_pipelines.storage.spec_versions import version_content
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS, TRAJECTORIES
 
@@ -116,6 +120,32 @@ def exposure_pictures(
     limits = {"cap at the close": spec.environment.close_cap, "limit of targets": spec.pipeline.max_gross}
     finite = {name: limit for name, limit in limits.items() if math.isfinite(limit)}
     return {"exposure": exposure_figure(curves, guards, finite, f"{spec.name}: exposure over time", note)}
+
+
+def world_pictures(store: Store, run: LedgerRun) -> dict[str, Picture]:
+    """Draw the test of a run in a world: `rewards` of its episodes if several, `quotes` of a market maker's day."""
+    if run.kind != "world":
+        return {}
+    spec = WorldExperiment.model_validate(version_content(store.ledger, run.partition_key, with_worlds=True))
+    where = {"spec_hash": [run.spec_hash], "run_id": [run.run_id]}
+    steps = store.tables.read(TRAJECTORIES, where, ["kind", "policy", "episode", "reward"])
+    day = store.tables.read(TRAJECTORIES, {**where, "episode": [0]}, ["kind", "policy", "seed", "step", "info"])
+    pictures = {
+        "rewards": episode_rewards_figure(
+            steps, f"{spec.name}: total reward of a test episode", spec.world.reward_unit
+        ),
+        "quotes": quotes_figure(day, f"{spec.name}: quotes and inventory of the first test day"),
+    }
+    return {name: picture for name, picture in pictures.items() if picture is not None}
+
+
+def pictures_of_worlds(store: Store, listed: pl.DataFrame) -> dict[str, Picture]:
+    """Draw the tests of the last runs of listed experiments in worlds, by experiment and name."""
+    return {
+        f"{experiment}-{name}": picture
+        for experiment, run_id in listed.drop_nulls("run_id").select("name", "run_id").rows()
+        for name, picture in world_pictures(store, store.ledger.run(run_id)).items()
+    }
 
 
 def read_tear_sheet(store: Store, ref: PolicyRef) -> TearSheet:

@@ -23,6 +23,7 @@ SHIPPED_FILES = (  # below `data/`; pyproject.toml puts the same files into the 
     "bots/README.md",
     "compliance/README.md",
     "compliance/sectors.csv",
+    "worlds/make-market.yaml",
     "worlds/one-asset.yaml",
     "worlds/sell-order.yaml",
 )

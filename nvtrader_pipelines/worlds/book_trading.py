@@ -30,6 +30,7 @@ class BookTrading(World):
     """
 
     reference: ClassVar[str] = "cash"
+    reward_unit: ClassVar[str] = "fraction of the largest position's value"
 
     kind: Literal["tradesim_hft"] = "tradesim_hft"
     books: Books = GeneratedBooks()

@@ -198,6 +198,8 @@ class MarketMakingSimulation:
             info={
                 "wealth": wealth,
                 "inventory": self.inventory.copy(),
+                "bid_distance": offsets[:, 0],
+                "ask_distance": offsets[:, 1],
                 "equity": 1.0 + wealth / world.price,
                 "turnover": bought + sold,
             },

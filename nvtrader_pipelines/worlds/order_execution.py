@@ -76,6 +76,7 @@ class OrderExecution(ImpactModel, World):
     """
 
     reference: ClassVar[str] = "almgren_chriss"
+    reward_unit: ClassVar[str] = "fraction of the order's value"
 
     kind: Literal["tradesim_execution"] = "tradesim_execution"
     daily_volume: PositiveFloat = 5e6  # shares traded by the market

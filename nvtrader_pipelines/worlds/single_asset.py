@@ -1,4 +1,4 @@
-"""World `tradesim_algotrading`: one name of a market, held long, short or not at all."""
+"""Worlds `tradesim_algotrading` and `finagent_trading`: one name of a market."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
@@ -15,6 +15,7 @@ from nvtrader_pipelines.worlds.single_name import panel_of_symbol
 from nvtrader_pipelines.worlds.world import Arrays, World, WorldStep, require_actions
 
 SHORT, FLAT, LONG = range(3)  # choices; the position is the choice less 1
+SELL, HOLD, BUY = range(3)  # choices of `FinAgentTrading`
 _BARS = ("close_returns", "overnight_returns", "high_returns", "low_returns")
 _EPISODES = ("steps", "ends")
 
@@ -28,6 +29,7 @@ class SingleAsset(World):
     """
 
     reference: ClassVar[str] = "buy_and_hold"
+    reward_unit: ClassVar[str] = "log growth"
 
     kind: Literal["tradesim_algotrading"] = "tradesim_algotrading"
     symbol: str | None = None  # None: the first of the market
@@ -51,6 +53,26 @@ class SingleAsset(World):
     def reference_actions(self, observations: NDArray[np.float32]) -> NDArray[np.int64]:
         """Return the choices of one who is always long."""
         return np.full(len(observations), LONG)
+
+    def orders(self, choices: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Positions that choices (n,) demand, and whether they trade, (n,) each."""
+        return choices.astype(np.float64) - FLAT, np.ones(len(choices), np.bool_)
+
+
+class FinAgentTrading(SingleAsset):
+    """One name that a choice at every close sells, holds or buys, long only.
+
+    Selling (0) sells all, holding (1) trades nothing, and buying (2) puts all cash in. Fills, costs and reward are
+    those of `tradesim_algotrading`; buying a name that is not eligible at the close sells it.
+
+    Source: Zhang et al. (2024), A Multimodal Foundation Agent for Financial Trading (FinAgent).
+    """
+
+    kind: Literal["finagent_trading"] = "finagent_trading"  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def orders(self, choices: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Positions that choices (n,) demand, and whether they trade, (n,) each."""
+        return (choices == BUY).astype(np.float64), choices != HOLD
 
 
 class SingleAssetSimulation:
@@ -109,12 +131,12 @@ class SingleAssetSimulation:
         return np.hstack([bars, self.accounts.weights[:, :1]]).astype(np.float32)
 
     def step(self, actions: NDArray[Any]) -> WorldStep:
-        """Trade every account to its choice's position and hold to the next close."""
+        """Trade the accounts whose choice trades to its position, and hold all to the next close."""
         choices = require_actions(actions, self.action_space, self.n_accounts)
         decided_at = self.accounts.t
-        position = np.where(self.panel.eligible[decided_at, 0], choices.astype(np.float64) - FLAT, 0.0)
-        target = np.stack([position, 1.0 - position], axis=1)
-        account = self.accounts.trade(target, np.ones(self.n_accounts, np.bool_), n_sessions=1)
+        demanded, is_trading = self.world.orders(choices)
+        position = np.where(self.panel.eligible[decided_at, 0], demanded, 0.0)
+        account = self.accounts.trade(np.stack([position, 1.0 - position], axis=1), is_trading, n_sessions=1)
         self.steps = self.steps + 1
         terminated = self.accounts.equity <= self._ruin
         return WorldStep(

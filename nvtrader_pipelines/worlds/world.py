@@ -43,6 +43,7 @@ class World(Component):
     """Setting in which an agent acts, other than a portfolio."""
 
     reference: ClassVar[str]  # name of the policy that agents are compared with
+    reward_unit: ClassVar[str] = "money"
 
     @property
     def needs_market(self) -> bool:

@@ -12,7 +12,7 @@ from nvtrader_pipelines.market.sample import sample_panel
 from nvtrader_pipelines.worlds.book_trading import BookTrading
 from nvtrader_pipelines.worlds.market_making import MarketMaking, MarketMakingSimulation
 from nvtrader_pipelines.worlds.order_execution import ExecutionSimulation, OrderExecution
-from nvtrader_pipelines.worlds.single_asset import SingleAsset, SingleAssetSimulation
+from nvtrader_pipelines.worlds.single_asset import FinAgentTrading, SingleAsset, SingleAssetSimulation
 from nvtrader_pipelines.worlds.world import Simulation
 
 
@@ -55,8 +55,18 @@ def single_asset_env(
     panel: MarketPanel | None = None, windows: Window | Sequence[Window] | None = None, **knobs: Any
 ) -> WorldEnv:
     """Environment `tradesim_algotrading-v0`, on the sample market by default; knobs are fields of `SingleAsset`."""
-    panel = sample_panel() if panel is None else panel
-    return WorldEnv(SingleAssetSimulation(panel, SingleAsset.model_validate(knobs), 1, windows))
+    return _asset_env(SingleAsset.model_validate(knobs), panel, windows)
+
+
+def finagent_trading_env(
+    panel: MarketPanel | None = None, windows: Window | Sequence[Window] | None = None, **knobs: Any
+) -> WorldEnv:
+    """Environment `finagent_trading-v0`, on the sample market by default; knobs are fields of `FinAgentTrading`."""
+    return _asset_env(FinAgentTrading.model_validate(knobs), panel, windows)
+
+
+def _asset_env(world: SingleAsset, panel: MarketPanel | None, windows: Window | Sequence[Window] | None) -> WorldEnv:
+    return WorldEnv(SingleAssetSimulation(sample_panel() if panel is None else panel, world, 1, windows))
 
 
 def market_making_env(**knobs: Any) -> WorldEnv:

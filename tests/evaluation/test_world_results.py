@@ -54,7 +54,9 @@ def test_rows_of_trajectories_and_rewards_hold_every_step():
     assert steps["step"].to_list() == terms["step"].to_list() == list(range(40))
     assert steps["equity"][-1] == pytest.approx(np.exp(steps["reward"].sum()))
     assert steps["drawdown"].max() == pytest.approx((1.0 - steps["equity"] / steps["equity"].cum_max()).max())
-    assert json.loads(steps["info"][3])["reward_terms"] == {"log_growth": steps["reward"][3]}
+    info = json.loads(steps["info"][3])
+    assert (info["reward_terms"], info["position"]) == ({"log_growth": steps["reward"][3]}, 1.0)
+    assert info.keys() == {"reward_terms", "termination", "position", "cost"}
 
 
 def test_terms_of_an_order_sum_to_its_rewards():

@@ -46,7 +46,9 @@ def test_job_runs_valid_experiments_and_warns_of_the_others(ran):
     metadata, results = event.materialization.metadata, Store(home).tables.read(WORLD_RESULTS)
     assert set(metadata["warnings"].value) == {"invalid.yaml", "unpriced"}
     assert metadata["differences"].value.startswith("![plot]")
-    assert {path.name for path in (home.pictures / "world_results").iterdir()} == {"differences.png", "differences.svg"}
+    drawn = {"differences", "closed-rewards", "sale-rewards"}
+    assert {path.stem for path in (home.pictures / "world_results").iterdir()} == drawn
+    assert drawn < set(metadata)
     assert metadata["dagster/partition_row_count"].value == len(results) == 2 + 4  # one and three seeds, and the means
     assert results.filter(experiment="closed")["difference"].to_list() == [0.0, 0.0]
     assert runs_of(home).select("dagster_run_id", "status").rows() == [(done.run_id, "done")] * 2

@@ -61,6 +61,17 @@ def test_reward_is_gain_less_penalties():
     assert step.terminated.all()
 
 
+@pytest.mark.parametrize("action", [QuoteOffsets(), AvellanedaStoikovResidual()], ids=lambda a: a.kind)
+def test_reported_distances_are_those_that_are_quoted(action):
+    world = MarketMaking(action=action)
+    simulation, _, _ = play(world, constant(0.2, -0.1), 1)
+    simulation.reset([0], [np.random.default_rng(1)])
+    info = simulation.step(np.array([[0.2, -0.1]])).info
+    center = action.center(world, np.zeros(1), np.array([world.horizon]))[0]
+    assert info["bid_distance"][0] == pytest.approx(center[0] + 0.2 * action.reach)
+    assert info["ask_distance"][0] == pytest.approx(center[1] - 0.1 * action.reach)
+
+
 def test_limit_of_inventory_is_never_exceeded():
     world = MarketMaking(max_inventory=2)
     simulation, _, _ = play(world, constant(-1.0, 1.0), 100)  # every order hits the bid

@@ -3,7 +3,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from nvtrader_pipelines.worlds.single_asset import FLAT, LONG, SHORT, SingleAsset, SingleAssetSimulation
+from nvtrader_pipelines.worlds.single_asset import (
+    BUY,
+    FLAT,
+    HOLD,
+    LONG,
+    SELL,
+    SHORT,
+    FinAgentTrading,
+    SingleAsset,
+    SingleAssetSimulation,
+)
 from tests.envs.two_names import FREE, two_names
 from tests.panels import INELIGIBLE, cut, eventful_panel, with_other_future
 
@@ -16,8 +26,8 @@ def market(nights=NIGHTS, closes=CLOSES):
     return replace(two_names(*both), high_returns=None, low_returns=None)
 
 
-def simulate(panel, n=1, windows=None, **fields):
-    simulation = SingleAssetSimulation(panel, SingleAsset(**{"lookback": 2, **fields}), n, windows)
+def simulate(panel, n=1, windows=None, world=SingleAsset, **fields):
+    simulation = SingleAssetSimulation(panel, world(**{"lookback": 2, **fields}), n, windows)
     simulation.reset(range(n), [np.random.default_rng([3, i]) for i in range(n)])
     return simulation
 
@@ -116,3 +126,23 @@ def test_unknown_symbol_is_refused_with_a_suggestion():
 def test_number_of_no_choice_is_refused(choice):
     with pytest.raises(ValueError):
         simulate(eventful_panel()).step(np.array([choice]))
+
+
+def test_finagent_buys_holds_and_sells_at_the_costs_of_its_trades():
+    closes, nights = (0.0, 0.02, -0.03, 0.05, 0.01, 0.04), (0.0, 0.01, -0.01, 0.02, 0.005, 0.03)
+    simulation = simulate(market(nights, closes), world=FinAgentTrading, financing=FREE)
+    steps = [simulation.step(np.array([choice])) for choice in (HOLD, BUY, HOLD, SELL, HOLD)]
+    bought, sold = (1.0 - COST) * 0.97 / 0.99, 1.005 * (1.0 - COST)  # after the night of the fill, and before its day
+    expected = np.log([1.0, bought, 1.05, sold, 1.0])
+    np.testing.assert_allclose([step.reward[0] for step in steps], expected, rtol=1e-12, atol=1e-15)
+    assert [step.info["turnover"][0] for step in steps] == [0.0, 1.0, 0.0, 1.0, 0.0]
+    assert [step.info["position"][0] for step in steps] == [0.0, 1.0, 1.0, 0.0, 0.0]
+    assert [step.info["cost"][0] for step in steps] == pytest.approx([0.0, COST, 0.0, COST, 0.0])
+
+
+def test_finagent_trades_a_name_in_full_or_not_at_all():
+    simulation = simulate(market(), 4, world=FinAgentTrading, financing=FREE, episode_len=3)
+    simulation.step(np.array([SELL, BUY, BUY, BUY]))
+    step = simulation.step(np.array([SELL, SELL, HOLD, BUY]))
+    assert step.info["position"].tolist() == [0.0, 0.0, 1.0, 1.0]
+    assert step.info["turnover"].tolist() == [0.0, 1.0, 0.0, 0.0]  # a second purchase has no cash left

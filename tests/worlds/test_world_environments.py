@@ -14,7 +14,7 @@ from nvtrader_pipelines.worlds.book_trading import BookTrading
 from nvtrader_pipelines.worlds.books import GeneratedBooks
 from nvtrader_pipelines.worlds.market_making import MarketMaking, MarketMakingSimulation
 from nvtrader_pipelines.worlds.order_execution import AlmgrenChrissResidual, ExecutionSimulation, OrderExecution
-from nvtrader_pipelines.worlds.single_asset import SingleAsset, SingleAssetSimulation
+from nvtrader_pipelines.worlds.single_asset import FinAgentTrading, SingleAsset, SingleAssetSimulation
 from nvtrader_pipelines.worlds.world_env import WorldEnv
 from tests.panels import eventful_panel
 
@@ -25,6 +25,7 @@ WORLDS = {
     "residual": lambda n: ExecutionSimulation(OrderExecution(action=AlmgrenChrissResidual(), n_steps=8), n),
     "market_making": lambda n: MarketMakingSimulation(MarketMaking(n_steps=8, arrival_rate=8.0), n),
     "hft": lambda n: SMALL_BOOK.simulate(n, None, None),
+    "finagent": lambda n: SingleAssetSimulation(eventful_panel(), FinAgentTrading(lookback=5, episode_len=9), n),
     "algotrading": lambda n: SingleAssetSimulation(eventful_panel(), SingleAsset(lookback=5, episode_len=9), n),
 }
 ADVICE = ("infinity", "symmetric and normalized")  # both boxes are in natural units
@@ -102,11 +103,13 @@ def test_restored_environment_continues_equally(build):
 def test_ids_make_the_worlds_and_the_portfolio():
     execution = gymnasium.make("tradesim_execution-v0", n_steps=3)
     trading = gymnasium.make("tradesim_algotrading-v0", panel=eventful_panel(), windows=(10, 60), symbol="BBB")
+    finagent = gymnasium.make("finagent_trading-v0", panel=eventful_panel(), windows=(10, 60), symbol="BBB")
     making = gymnasium.make("market_making-v0", max_inventory=3)
     book = gymnasium.make("tradesim_hft-v0", episode_len=7)
     portfolio = gymnasium.make("tradesim_portfolio-v0", panel=eventful_panel())
     assert execution.unwrapped.simulation.episode_len == 3
     assert trading.unwrapped.simulation.panel.symbols == ("BBB",)
+    assert isinstance(finagent.unwrapped.simulation.world, FinAgentTrading)
     assert isinstance(portfolio.unwrapped, PortfolioEnv)
-    for env in (execution, trading, making, book):
+    for env in (execution, trading, finagent, making, book):
         assert env.observation_space.contains(env.reset(seed=0)[0])

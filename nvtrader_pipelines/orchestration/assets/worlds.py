@@ -9,6 +9,7 @@ from nvtrader_pipelines.figures import world_figure
 from nvtrader_pipelines.orchestration.progress_log import ProgressLog
 from nvtrader_pipelines.orchestration.reports import markdown_table, store_pictures, table_result
 from nvtrader_pipelines.runs.lifecycle import Launch
+from nvtrader_pipelines.runs.run_pictures import pictures_of_worlds
 from nvtrader_pipelines.runs.world_documents import list_worlds
 from nvtrader_pipelines.runs.world_runs import run_worlds
 from nvtrader_pipelines.storage.store import Store
@@ -53,6 +54,8 @@ def world_results(
     metadata = {
         "results": dg.MetadataValue.md(table),
         "warnings": dg.MetadataValue.json(problems),
-        **store_pictures(store.home, "world_results", {"differences": world_figure(rows)}),
+        **store_pictures(
+            store.home, "world_results", {"differences": world_figure(rows), **pictures_of_worlds(store, listed)}
+        ),
     }
     return table_result(store, WORLD_RESULTS, len(rows), metadata)

@@ -32,7 +32,7 @@ class DeepScalperAgent(DqnLearner):
     Source: Sun et al. (2022), DeepScalper, as in TradeMaster.
     """
 
-    worlds: ClassVar[tuple[str, ...]] = ("tradesim_algotrading",)
+    worlds: ClassVar[tuple[str, ...]] = ("tradesim_algotrading", "finagent_trading")
 
     kind: Literal["deepscalper"] = "deepscalper"
     total_timesteps: NonNegativeInt = 30_000  # steps of all accounts together

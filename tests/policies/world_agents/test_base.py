@@ -21,7 +21,7 @@ from nvtrader_pipelines.worlds.books import GeneratedBooks
 from nvtrader_pipelines.worlds.market_making import MarketMaking
 from nvtrader_pipelines.worlds.order_execution import OrderExecution
 from nvtrader_pipelines.worlds.price_moves import MarketMoves
-from nvtrader_pipelines.worlds.single_asset import SingleAsset
+from nvtrader_pipelines.worlds.single_asset import FinAgentTrading, SingleAsset
 from tests.contracts.families import members
 from tests.panels import cut, eventful_panel
 from tests.policies.small_learners import bits
@@ -41,7 +41,8 @@ LEARNERS = {
 
 @pytest.mark.parametrize("member", members(WorldAgent))
 def test_agent_is_refused_in_a_world_of_another_kind(member):
-    worlds = {kind_of(type(world)): world for world in (SingleAsset(), OrderExecution(), MarketMaking(), BOOK)}
+    every = (SingleAsset(), FinAgentTrading(), OrderExecution(), MarketMaking(), BOOK)
+    worlds = {kind_of(type(world)): world for world in every}
     for kind, world in worlds.items():
         if kind in member.worlds:
             member().require_world(world)

@@ -3,7 +3,7 @@ import pytest
 from pydantic import ValidationError
 
 from nvtrader_pipelines.policies.world_agents.deepscalper import DeepScalperAgent, HindsightSimulation
-from nvtrader_pipelines.worlds.single_asset import LONG, SHORT, SingleAsset
+from nvtrader_pipelines.worlds.single_asset import BUY, HOLD, LONG, SELL, SHORT, FinAgentTrading, SingleAsset
 from tests.panels import cut, eventful_panel, with_other_future
 from tests.policies.world_agents.planted import planted_panel, rewards, shuffled, trained_rewards
 
@@ -37,6 +37,15 @@ def test_bonus_is_the_position_times_the_next_returns_of_the_window(fill):
     np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
     assert set(positions) == {-1.0, 0.0, 1.0}
     assert len(ahead[-1]) == 2 - delay
+
+
+def test_bonus_of_a_hold_is_that_of_what_is_held():
+    simulation = HindsightSimulation(PANEL, FinAgentTrading(lookback=2, episode_len=20), 2, WINDOW)
+    simulation.look_ahead(WEIGHT, N_SESSIONS)
+    simulation.reset(range(2), [np.random.default_rng(i) for i in range(2)])
+    simulation.step(np.array([BUY, SELL]))
+    hold = simulation.step(np.array([HOLD, HOLD])).terms["hindsight"]
+    assert (hold[0] != 0.0, hold[1]) == (True, 0.0)
 
 
 def test_bonus_does_not_depend_on_sessions_after_the_window():

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -5,6 +7,7 @@ from pydantic import ValidationError
 from nvtrader_pipelines.policies.world_agents.eteo import EteoAgent
 from nvtrader_pipelines.policies.world_agents.execution_backbones import EteoDualHead, PdDualRnn
 from nvtrader_pipelines.policies.world_agents.opd import OpdAgent
+from nvtrader_pipelines.storage.world_files import read_world_file
 from nvtrader_pipelines.worlds.order_execution import OrderExecution
 from nvtrader_pipelines.worlds.price_moves import MarketMoves
 from tests.policies.world_agents.planted import planted_panel, rewards, trained_rewards
@@ -36,6 +39,15 @@ def test_learner_beats_the_closed_form_where_moves_have_trends(agent, seed):
     reference = rewards(TRENDS, TRENDS.reference_actions, panel, TEST).sum(axis=0)
     gains = trained_rewards(agent, TRENDS, panel, TRAIN, TEST, seed).sum(axis=0) - reference
     assert gains.mean() > -0.1 * reference.mean()
+    assert gains.mean() > 4.0 * gains.std() / len(gains) ** 0.5
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(3))
+def test_learner_beats_the_closed_form_on_the_shipped_day_of_quotes(seed):
+    spec = read_world_file(Path(__file__).parents[3] / "data" / "worlds" / "make-market.yaml")
+    reference = rewards(spec.world, spec.world.reference_actions).sum(axis=0)
+    gains = trained_rewards(spec.agent, spec.world, seed=seed).sum(axis=0) - reference
     assert gains.mean() > 4.0 * gains.std() / len(gains) ** 0.5
 
 

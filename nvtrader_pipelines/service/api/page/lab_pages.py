@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from contextlib import suppress
 from importlib.metadata import version
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 from fastapi import Path, Query, Request
 from pydantic import Field, JsonValue
@@ -70,6 +70,7 @@ class Draft(Body):
 
 SECTIONS = {
     "verdict": "Verdict",
+    "test": "Test",
     "equity": "Equity",
     "gross": "Gross",
     "folds": "Folds",
@@ -227,6 +228,24 @@ def draw_sheet(shared: Shared, policy: Annotated[str, Path(max_length=200)], run
     return Response(picture, media_type="image/png")
 
 
+@routes.get("/lab/pictures/worlds/{run}/{name}", include_in_schema=False)
+def draw_world(shared: Shared, run: RunName, name: Literal["rewards", "quotes"]) -> Response:
+    """Draw the test of a run in a world."""
+    from nvtrader_pipelines.runs.run_pictures import world_pictures
+
+    with refusing(NotFoundError):
+        row = find_run_by_name(shared.store.ledger, run)
+
+        def read() -> bytes:
+            pictures = world_pictures(shared.store, row)
+            if name not in pictures:
+                raise NotFoundError(f"the run {row.run_id} has no picture of {name}")
+            return pictures[name].png()
+
+        picture = shared.answers.keep(("lab/world", row.run_id, name), read)
+    return Response(picture, media_type="image/png")
+
+
 @routes.get("/lab/searches/{session_id}", include_in_schema=False)
 def show_search(shared: Shared, session_id: SessionId) -> Response:
     """Show which knobs a search tried, with the results of its trials."""
@@ -318,6 +337,7 @@ def _run_values(shared: Context, row: LedgerRun) -> dict[str, Any]:
         "card": _card(document),
         "events": len(document.events),
         "stages": stage_rows(document.frame("events")).to_dicts() if document.events else [],
+        "has_pictures": any(row.n_episodes > 1 for row in document.world_results),
         "has_training": has_training,
         "headline": f"The run is {document.run.status}{'' if document.world_results else ': no verdict yet'}",
         "period": "",
@@ -333,6 +353,7 @@ def _run_values(shared: Context, row: LedgerRun) -> dict[str, Any]:
         "gross": document.leverage is not None,
         "folds": bool(values["folds"]),
         "replay": bool(values["tested"]),
+        "test": values["has_pictures"],
         "training": has_training,
     }
     values["sections"] = [(key, name) for key, name in SECTIONS.items() if shown.get(key, True)]

@@ -308,3 +308,6 @@ def test_page_of_a_run_in_a_world_shows_its_results(store):
     assert (page.status_code, document.verdict in page.text) == (200, True)
     assert re.findall(r'<th scope="row">(\w+)</th>', page.text) == ["all", "0"]
     assert "nvtrader worlds run closed" in page.text
+    (picture,) = re.findall(r"src=\"(/lab/pictures/[^\"]+)\"", page.text)
+    assert client_of(store.home).get(picture).content.startswith(b"\x89PNG")
+    assert client_of(store.home).get(picture.replace("rewards", "quotes")).status_code == 404
