@@ -95,7 +95,7 @@ def shown_text(value):
 
 @pytest.mark.parametrize("step", [5, pytest.param(1, marks=pytest.mark.nightly)])
 def test_form_of_the_builder_shows_the_resolved_spec(look, empty_url, step):
-    """Of every fifth, and at night every, shipped file, also the fields that the canonical form leaves out."""
+    """Of every fifth shipped file, at night of every one, also the fields that the canonical form leaves out."""
     page = look(empty_url, "/lab/build")
     files = [*(ROOT / "data/experiments").rglob("*.yaml"), *EXPERIMENT_FILES]
     assert len(files) >= 13
