@@ -252,12 +252,12 @@ def test_new_value_of_an_ablation_requests_only_its_own_run(home, instance):
     "text",
     [
         "name: [",
-        "name: Bad Name\n",
         "name: x\nenviroment: {}\n",
-        "",
-        "name: a\nname: b\n",
-        "\x00",
         "é".encode("latin-1"),
+        *(
+            pytest.param(text, marks=pytest.mark.nightly)
+            for text in ("name: Bad Name\n", "", "name: a\nname: b\n", "\x00")
+        ),
     ],
 )
 def test_invalid_experiment_file_is_skipped_without_blocking_others(home, instance, text, capsys):

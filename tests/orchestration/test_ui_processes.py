@@ -53,7 +53,14 @@ def started(tmp_path):
             left.kill()
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGKILL,
+        signal.SIGTERM,
+        *(pytest.param(number, marks=pytest.mark.nightly) for number in (signal.SIGHUP, signal.SIGINT)),
+    ],
+)
 @pytest.mark.slow
 def test_servers_end_with_the_process_that_keeps_them(started, tmp_path, number):
     process, session = started

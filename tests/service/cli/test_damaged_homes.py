@@ -97,6 +97,7 @@ def test_damaged_mlflow_database_is_named_by_doctor_only(kind, damaged_home, com
     assert "unexpected" not in found.output + answer.output
 
 
+@pytest.mark.nightly
 def test_deleted_files_are_made_anew(built_home, tmp_path, fast_nvtrader):
     home = Home(tmp_path / "home")
     shutil.copytree(built_home.root, home.root)

@@ -13,11 +13,13 @@ from nvtrader_pipelines.research.journal import SessionClosed
 from nvtrader_pipelines.research.recorded_session import read_session
 from nvtrader_pipelines.research.search_settings import BUDGET
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, INTERRUPTED, OK
+from nvtrader_pipelines.service.search_display import stop_on_interrupt
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import NVTRADER, copy_home, environment
 from tests.research.search_homes import bars_of, land, market, search_home, trials_of
+from tests.research.sessions import a_session, write_session
 from tests.service.cli.error_lines import is_one_line_error
 
 QUICK = ("--source", "landing", "--eval-mode", "cufolio_only", "--proposer", "random", "--workers", "1")
@@ -198,6 +200,18 @@ def test_first_interrupt_ends_after_current_trials(searched):
     assert not folder.stop_request.exists()
 
 
+@pytest.mark.usefixtures("interruptible")
+def test_second_interrupt_is_raised_after_the_first_requests_a_stop(home):
+    folder = write_session(home, a_session(), [])
+    with stop_on_interrupt(folder, quiet=True) as signals:
+        signal.raise_signal(signal.SIGINT)
+        assert (signals, folder.stop_request.exists()) == ([signal.SIGINT], True)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.usefixtures("interruptible")
 def test_second_interrupt_ends_at_once(searched):

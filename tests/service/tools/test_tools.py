@@ -242,7 +242,7 @@ def test_assistant_starts_the_command_and_calls_tools_over_stdio(built_home):
     assert answer.structured_content == toolbox_of(built_home).call("data.rl.describe", {"rl_run_id": "tiny"})
 
 
-def test_service_answers_the_protocol_and_the_invoke_route_with_a_token(built_home):
+def test_service_answers_the_protocol_and_the_invoke_route_with_a_token(built_home, fast_nvtrader):
     expected, body = toolbox_of(built_home).call("data.rl.describe", {"rl_run_id": "tiny"}), {"rl_run_id": "tiny"}
 
     async def call(url):
@@ -253,7 +253,7 @@ def test_service_answers_the_protocol_and_the_invoke_route_with_a_token(built_ho
             invoked = await http.post(f"{url}{INVOKE.format('data.rl.describe')}", json=body)
         return tools.tools, answer.structured_content, invoked.json()
 
-    with served(built_home) as (_, url, _):
+    with served(built_home, command=fast_nvtrader) as (_, url, _):
         tools, answer, invoked = anyio.run(call, url)
     assert sorted(tool.name for tool in tools) == READS
     assert answer == invoked == expected

@@ -6,6 +6,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from nvtrader_pipelines.storage.home import Home
 from tests.service.api.conftest import TOKEN
 from tests.service.api.servers import served
 
@@ -79,6 +80,16 @@ def look(serve, chromium):
 def shared_url(built_home, fast_nvtrader):
     """Service of the shared home, only to be read."""
     with served(built_home, command=fast_nvtrader) as (_, url, _):
+        yield url
+
+
+@pytest.fixture(scope="module")
+def empty_url(fast_nvtrader, tmp_path_factory):
+    """Service of an empty home, only to be read."""
+    home = Home(tmp_path_factory.mktemp("empty") / "home")
+    home.landing.mkdir(parents=True)
+    home.experiments.mkdir(parents=True)
+    with served(home, command=fast_nvtrader) as (_, url, _):
         yield url
 
 

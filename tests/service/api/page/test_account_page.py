@@ -19,7 +19,8 @@ from nvtrader_pipelines.storage.tables import CLEAN_BARS, FEATURES, FILLS, MARKE
 from nvtrader_pipelines.storage.views.publishing import publish
 from tests.homes import copy_home
 from tests.service.api.conftest import AUTHORIZED, client_of
-from tests.service.api.page.test_browser import LOOKS, axe_findings
+from tests.service.api.page.test_browser import ONE_LOOK, axe_findings
+from tests.service.api.servers import served
 
 pytestmark = pytest.mark.slow
 PARTS = ("positions", "days", "months", "orders", "plans")
@@ -37,6 +38,13 @@ def traded(built_home, tmp_path_factory):
     desk.mirror()
     publish(Store(home))
     return home
+
+
+@pytest.fixture(scope="module")
+def traded_url(traded, fast_nvtrader):
+    """Service of that home, only to be read."""
+    with served(traded, command=fast_nvtrader) as (_, url, _):
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -117,10 +125,9 @@ def test_account_of_a_market_that_is_gone_keeps_its_past(traded, page, tmp_path)
     assert client.get("/accounts/paper/names/AAA").status_code == 404
 
 
-@pytest.mark.parametrize(("scheme", "width"), LOOKS)
-def test_page_of_an_account_is_accessible_and_never_scrolls_sideways(serve, look, traded, scheme, width):
-    _, url, _ = serve(traded)
-    page = look(url, "/accounts/paper", width=width, scheme=scheme)
+@pytest.mark.parametrize(("scheme", "width"), ONE_LOOK)
+def test_page_of_an_account_is_accessible_and_never_scrolls_sideways(look, traded_url, scheme, width):
+    page = look(traded_url, "/accounts/paper", width=width, scheme=scheme)
     for chart in ("account", "profit", "name"):
         page.locator(f"#plot-{chart}").scroll_into_view_if_needed()
         expect(page.locator(f"#plot-{chart} .main-svg").first).to_be_attached()
@@ -132,9 +139,8 @@ def test_page_of_an_account_is_accessible_and_never_scrolls_sideways(serve, look
     expect(page.locator("#key-name")).not_to_have_text(chosen)
 
 
-def test_page_and_the_table_of_all_plans_lead_to_the_account(serve, look, traded):
-    _, url, _ = serve(traded)
-    page = look(url)
+def test_page_and_the_table_of_all_plans_lead_to_the_account(look, traded, traded_url):
+    page = look(traded_url)
     page.locator(".ticker[data-account=paper]").get_by_role("link").first.click()
     expect(page.locator("#account-h")).to_contain_text("USD")
     page.get_by_role("link", name="Continuous RL").first.click()

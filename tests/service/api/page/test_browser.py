@@ -17,7 +17,6 @@ from nvtrader_pipelines.promotion.promote import activate_manually
 from nvtrader_pipelines.research.journal import ModelAsked, TrialJudged
 from nvtrader_pipelines.research.recorded_session import read_session
 from nvtrader_pipelines.runs.lifecycle import now
-from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import OUTCOMES
@@ -48,11 +47,9 @@ def axe_findings(page):
     return [(finding["id"], finding["nodes"][0]["html"][:200], len(finding["nodes"])) for finding in findings]
 
 
-LOOKS = [
-    ("light", 1280),
-    ("dark", 390),
-    *(pytest.param(*look, marks=pytest.mark.nightly) for look in [("dark", 1280), ("light", 390)]),
-]  # color scheme and width
+AT_NIGHT = [pytest.param(*look, marks=pytest.mark.nightly) for look in [("dark", 1280), ("light", 390)]]
+LOOKS = [("light", 1280), ("dark", 390), *AT_NIGHT]  # color scheme and width
+ONE_LOOK = [("dark", 390), pytest.param("light", 1280, marks=pytest.mark.nightly), *AT_NIGHT]  # of pages in one style
 
 
 @pytest.mark.parametrize(("scheme", "width"), LOOKS)
@@ -276,6 +273,7 @@ def test_plan_waits_while_marked_or_undone_until_it_is_overridden(serve, look, w
 
 def test_agreement_shows_outcomes_that_come_and_practice_apart(look, changing):
     home, url = changing
+    write_outcomes(home, [])
     page = look(url)
     panel = page.locator("#agreement")
     expect(panel).to_contain_text("Nothing to compare yet")
@@ -293,10 +291,9 @@ def test_agreement_shows_outcomes_that_come_and_practice_apart(look, changing):
 
 
 @pytest.mark.parametrize("width", [pytest.param(1200, marks=pytest.mark.nightly), 390])
-def test_long_reason_leaves_the_figures_of_agreement_in_view(serve, look, built_home, tmp_path, width):
-    home = copy_home(built_home, tmp_path / "home")
+def test_long_reason_leaves_the_figures_of_agreement_in_view(look, changing, width):
+    home, url = changing
     write_outcomes(home, [0.9, -0.2, 0.6], reason="x" * 200)
-    _, url, _ = serve(home)
     table = look(url, width=width).locator("#agreement .scroll")
     expect(table).to_contain_text("2 of 3")
     assert table.evaluate("table => table.scrollWidth - table.clientWidth") == 0
@@ -344,16 +341,6 @@ def test_run_now_launches_the_job_and_shows_its_run(look, changing):
     row.get_by_role("button", name="Run now").click()
     page.clock.fast_forward(UNDO)
     expect(row).to_contain_text("done", timeout=60_000)
-
-
-@pytest.fixture(scope="module")
-def empty_url(fast_nvtrader, tmp_path_factory):
-    """Service of an empty home, only to be read."""
-    home = Home(tmp_path_factory.mktemp("empty") / "home")
-    home.landing.mkdir(parents=True)
-    home.experiments.mkdir(parents=True)
-    with served(home, command=fast_nvtrader) as (_, url, _):
-        yield url
 
 
 @pytest.mark.parametrize("path", ["/continuous-rl.html", pytest.param("/lab", marks=pytest.mark.nightly)])

@@ -1,15 +1,15 @@
 """Pages of the RL Lab, over HTTP and in Chromium."""
 
 import re
-import shutil
 
 import pytest
 from playwright.sync_api import expect
 
 from nvtrader_pipelines.components.component import kind_of
 from nvtrader_pipelines.components.family import every_member
+from nvtrader_pipelines.desk.halt import resume
 from nvtrader_pipelines.evaluation.step_generators import drain
-from nvtrader_pipelines.runs.lifecycle import Launch
+from nvtrader_pipelines.runs.lifecycle import Launch, now
 from nvtrader_pipelines.runs.run_deletion import delete_run, plan_deletion
 from nvtrader_pipelines.runs.run_library import library_runs
 from nvtrader_pipelines.runs.train_walk_judge import replay_run
@@ -20,7 +20,7 @@ from tests.homes import copy_home, expose_run, run_of, small_home
 from tests.research.sessions import a_journal, a_session, write_session
 from tests.runs.small_worlds import CLOSED, run_steps, write_worlds
 from tests.service.api.conftest import AUTHORIZED, TOKEN, client_of
-from tests.service.api.page.test_browser import LOOKS, MARKUP, axe_findings
+from tests.service.api.page.test_browser import LOOKS, MARKUP, ONE_LOOK, axe_findings
 from tests.service.api.servers import served
 
 pytestmark = pytest.mark.slow
@@ -127,7 +127,7 @@ def test_page_of_a_run_is_accessible_and_never_scrolls_sideways(look, shared_url
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-@pytest.mark.parametrize("path", [*PAGES, "/report", "/numbers?of=/api/env"])
+@pytest.mark.parametrize("path", [*PAGES, "/report", pytest.param("/numbers?of=/api/env", marks=pytest.mark.nightly)])
 def test_pages_are_accessible(look, shared_url, path):
     page = look(shared_url, path)
     assert axe_findings(page) == []
@@ -213,7 +213,7 @@ def test_click_on_a_header_sorts_by_value_with_missing_ones_last(look, changing)
     assert axe_findings(page) == []
 
 
-@pytest.mark.parametrize(("scheme", "width"), LOOKS)
+@pytest.mark.parametrize(("scheme", "width"), ONE_LOOK)
 def test_page_of_a_search_draws_its_finished_trials(look, changing, scheme, width):
     page = look(changing[1], "/lab/searches/20260302-090000-aaaa", width=width, scheme=scheme)
     expect(page.locator("h2.lead")).to_have_text("26 finished trials, 2 infeasible, 1 known, 1 pruned, 1 failed")
@@ -278,15 +278,14 @@ def test_component_is_found_by_a_field(look, shared_url):
     expect(page.locator("#sources")).to_be_hidden()
 
 
-def test_trading_is_halted_from_the_lab(serve, look, built_home, tmp_path):
-    home = copy_home(built_home, tmp_path / "home")
-    _, url, _ = serve(home)
+def test_trading_is_halted_from_the_lab(look, changing):
+    home, url = changing
     page = look(url, "/lab")
     page.keyboard.press("h")
     page.get_by_label("Reason (may stay empty)").fill("prices look wrong")
     page.keyboard.press("Enter")
     expect(page.locator(".kill")).to_contain_text("Trading is halted")
-    shutil.rmtree(home.root)
+    resume(Store(home), "ann", "they are right", now)
     assert TOKEN not in page.content()
 
 

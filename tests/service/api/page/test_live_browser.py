@@ -21,7 +21,7 @@ from nvtrader_pipelines.storage.training_curve_file import append_point
 from tests.homes import copy_home
 from tests.markets import synthetic_bars, synthetic_sessions
 from tests.research.search_homes import land, market, new_session, run, search_home
-from tests.service.api.servers import free_port
+from tests.service.api.servers import free_port, served
 
 pytestmark = pytest.mark.slow
 LOST = 12_000  # milliseconds of silence after which a connection is lost
@@ -32,6 +32,14 @@ CURVE = "[...series.curve.rows.values()].map((row) => row.timesteps)"
 @pytest.fixture
 def home(built_home, tmp_path):
     return copy_home(built_home, tmp_path / "home")
+
+
+@pytest.fixture(scope="module")
+def halting(built_home, fast_nvtrader, tmp_path_factory):
+    """Copy of the shared home in which tests halt and resume trading, and the URL of its service."""
+    home = copy_home(built_home, tmp_path_factory.mktemp("halting") / "home")
+    with served(home, command=fast_nvtrader) as (_, url, _):
+        yield home, url
 
 
 def long_home(root):
@@ -112,8 +120,8 @@ def test_killed_service_leaves_no_gap_in_the_curve(serve, look, home):
 
 
 @pytest.mark.parametrize("n_tabs", [3, pytest.param(8, marks=pytest.mark.nightly)])
-def test_tabs_share_one_stream_and_another_takes_it_over(serve, look, home, n_tabs):
-    _, url, _ = serve(home)
+def test_tabs_share_one_stream_and_another_takes_it_over(look, halting, n_tabs):
+    home, url = halting
     first = look(url)
     streams = streams_of(first.context)
     first.reload()
@@ -188,8 +196,8 @@ def test_new_trial_keeps_the_opened_row_the_focus_and_the_scroll(serve, look, tm
     assert table.evaluate("element => element.scrollTop") >= top
 
 
-def test_page_polls_where_the_stream_cannot_be_opened(serve, look, home):
-    _, url, _ = serve(home)
+def test_page_polls_where_the_stream_cannot_be_opened(look, halting):
+    home, url = halting
     page = look(url)
     page.context.route(f"**{STREAM}*", lambda route: route.abort())
     with page.tolerant():
@@ -198,6 +206,7 @@ def test_page_polls_where_the_stream_cannot_be_opened(serve, look, home):
         stop_trading(Store(home), "ann", "a drill", now)
         expect(page.locator(".band.halted")).to_contain_text("a drill")
         expect(page.locator("#conn")).to_contain_text("Polling")
+    resume(Store(home), "ann", "the drill is over", now)
 
 
 def test_row_that_moves_up_keeps_the_focus(look, shared_url):
