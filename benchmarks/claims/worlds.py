@@ -1,16 +1,22 @@
-"""Steps of the world `tradesim_execution`, 4,096 orders on one core."""
+"""Steps of worlds that make their own prices, 4,096 accounts on one core."""
 
+from collections.abc import Callable
 from time import process_time
+from typing import Any
 
 import numpy as np
 
 from benchmarks.claim import Goal, report, time_rounds
 from nvtrader_pipelines.policies.world_vec_env import WorldVecEnv
 from nvtrader_pipelines.worlds.almgren_chriss import expected_cost, trajectory
+from nvtrader_pipelines.worlds.book_trading import N_POSITIONS, BookTrading
+from nvtrader_pipelines.worlds.market_making import MarketMaking
 from nvtrader_pipelines.worlds.order_execution import ExecutionSimulation, OrderExecution, closed_form_actions
+from nvtrader_pipelines.worlds.world import World
 
 N_ORDERS, N_STEPS, N_ROUNDS = 4096, 60, 30  # twelve whole orders of 5 steps a round, or one of 60
 GOAL = Goal(value_at_least=500_000)
+GOAL_OF_MAKERS = Goal(value_at_least=300_000)
 
 
 def main() -> None:
@@ -32,6 +38,29 @@ def main() -> None:
             f"the orders have within 4 standard errors; CPU time of one thread, best of {N_ROUNDS} rounds of "
             f"{N_STEPS * N_ORDERS} steps",
         )
+    others = {
+        "market_making": (MarketMaking(), lambda world, seen: world.reference_actions(seen)),
+        "tradesim_hft": (BookTrading(episode_len=N_STEPS), lambda _, seen: np.arange(len(seen)) % N_POSITIONS),
+    }
+    makers = {kind: WorldVecEnv(world.simulate(N_ORDERS, None, None)) for kind, (world, _) in others.items()}
+    for env in makers.values():
+        env.reset()
+    runs = {kind: lambda _, env=env, kind=kind: walk(env, *others[kind]) for kind, env in makers.items()}
+    for kind, times in time_rounds(runs, N_ROUNDS, clock=process_time).items():
+        report(
+            f"{kind}_{N_ORDERS}",
+            makers[kind].simulation.episode_len * N_ORDERS / min(times),
+            "steps/s",
+            GOAL_OF_MAKERS,
+            note=f"{N_ORDERS} accounts in Stable-Baselines3's vector environment; actions of the closed form, or every "
+            f"position in turn; CPU time of one thread, best of {N_ROUNDS} rounds of a whole episode each",
+        )
+
+
+def walk(env: WorldVecEnv, world: World, decide: Callable[[World, Any], Any]) -> None:
+    """Step all accounts through an episode, with its reset."""
+    for _ in range(env.simulation.episode_len):
+        env.step(decide(world, env.observation))
 
 
 def play(env: WorldVecEnv) -> None:

@@ -26,6 +26,7 @@ def _require_plain(text: str) -> str:
 Text = Annotated[str, Field(max_length=1000), AfterValidator(_require_plain)]
 Symbols = Annotated[tuple[Annotated[str, Field(min_length=1, max_length=32)], ...], Field(max_length=1000)]
 Reason = Annotated[Text, Field(min_length=1)]
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]  # of what files and tables name
 RunId = Annotated[str, Field(pattern=rf"^[0-9a-f]{{{ID_LENGTH}}}$")]
 
 

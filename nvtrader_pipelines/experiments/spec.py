@@ -9,6 +9,7 @@ from pydantic import Field, PositiveInt, ValidationError, model_validator
 
 from nvtrader_pipelines.components.component import Component, whole_document
 from nvtrader_pipelines.components.explanation import explain
+from nvtrader_pipelines.components.text import Name
 from nvtrader_pipelines.envs.actions import ResidualAction
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.evaluation.splits import Splitter, WalkForward
@@ -34,7 +35,6 @@ from nvtrader_pipelines.policies.baselines import (
 )
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 Seed = Annotated[int, Field(ge=0, lt=2**31)]  # range of NumPy's and torch's generators
 SAMPLE_REPORT_FROM = date(2010, 1, 1)
 

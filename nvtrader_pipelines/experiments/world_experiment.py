@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from nvtrader_pipelines.components.text import ID_LENGTH, Text
+from nvtrader_pipelines.components.text import ID_LENGTH, Name, Text
 from nvtrader_pipelines.experiments.code_digest import world_code
-from nvtrader_pipelines.experiments.spec import MarketChoice, Name, Seed
+from nvtrader_pipelines.experiments.spec import MarketChoice, Seed
 from nvtrader_pipelines.experiments.versioned import Versioned
 from nvtrader_pipelines.market.panel import Window, panel_digest
 from nvtrader_pipelines.policies.world_agents import WorldAgent

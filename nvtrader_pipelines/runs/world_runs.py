@@ -26,6 +26,7 @@ from nvtrader_pipelines.policies.rollout_tables import TRAINING_CURVE
 from nvtrader_pipelines.policies.training import Checkpointed, Finished, Stepped, train_all
 from nvtrader_pipelines.policies.world_agents.base import WorldTask
 from nvtrader_pipelines.runs.lifecycle import Launch, now, record_run
+from nvtrader_pipelines.runs.order_books import read_book
 from nvtrader_pipelines.runs.run_tables import with_run_keys
 from nvtrader_pipelines.storage.errors import NameTakenError, StorageError
 from nvtrader_pipelines.storage.files import write_atomically
@@ -42,6 +43,8 @@ from nvtrader_pipelines.storage.tables import (
 )
 from nvtrader_pipelines.storage.training_curve_file import append_point
 from nvtrader_pipelines.storage.world_files import FoundWorlds, read_world, read_worlds
+from nvtrader_pipelines.worlds.book_trading import BookTrading
+from nvtrader_pipelines.worlds.books import LandedBook
 
 WorldSteps = Generator[Progress, None, pl.DataFrame]
 
@@ -50,9 +53,11 @@ def plan_world(store: Store, spec: WorldExperiment) -> WorldPlan:
     """Plan a run on the current market.
 
     Raises:
-        StorageError: if the source of the market has no panel.
+        StorageError: if the source of the market has no panel, or the book is not landed.
         ValueError: if the market lacks days or a symbol, or has too few sessions.
     """
+    if isinstance(spec.world, BookTrading) and isinstance(spec.world.books, LandedBook):
+        return WorldPlan.of(spec, read_book(store, spec.world.books.name))
     return WorldPlan.of(spec, store.panels.read(spec.market) if spec.market else None)
 
 
@@ -103,7 +108,11 @@ def _unfinished(store: Store, worlds: FoundWorlds) -> Iterator[WorldExperiment]:
 
 def _row(plan: WorldPlan, launch: Launch) -> RunRow:
     spec, panel = plan.spec, plan.panel
-    days = [panel.sessions[t].item() for t in plan.test] if panel is not None and plan.test else [None, None]
+    days = (
+        [panel.sessions[t].astype("datetime64[D]").item() for t in plan.test]
+        if panel is not None and plan.test
+        else [None, None]
+    )
     return RunRow(
         run_id=plan.run_id,
         kind="world",

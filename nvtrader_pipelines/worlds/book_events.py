@@ -66,7 +66,7 @@ def book_history(name: str, events: NDArray[np.void], step_ns: int) -> BookHisto
 
     rows = np.flatnonzero(events["ev"] & LOCAL)
     received = events[rows]
-    _require_rows(events)
+    require_events(events)
     sides = np.where(received["ev"] & BUY, 1.0, np.where(received["ev"] & SELL, -1.0, 0.0))
     ticks = -(-received["local_ts"] // step_ns)  # of the first time that sees it
     is_last = np.append(ticks[1:] > ticks[:-1], True)
@@ -91,8 +91,8 @@ def book_history(name: str, events: NDArray[np.void], step_ns: int) -> BookHisto
     return BookHistory(name, times, bids, bid_sizes, asks, ask_sizes, bought, sold, step)
 
 
-def _require_rows(events: NDArray[np.void]) -> None:
-    """Raise for the first row that is not valid by itself or goes back in time.
+def require_events(events: NDArray[np.void]) -> None:
+    """Raise for the first row that is not valid or goes back in time.
 
     Raises:
         ValueError: with the number of the row, from 0.

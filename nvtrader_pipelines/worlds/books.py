@@ -8,11 +8,11 @@ from numpy.typing import NDArray
 from pydantic import Field, PositiveFloat, PositiveInt
 
 from nvtrader_pipelines.components.component import Component
+from nvtrader_pipelines.components.text import Name
 from nvtrader_pipelines.worlds.book_events import EVENT, EXCHANGE, LOCAL, book_history, event_flags
 from nvtrader_pipelines.worlds.book_history import BookHistory
 
 _FIRST_DAY = np.datetime64("2000-01-03", "ns")
-BOOK_NAME = r"^[a-z0-9][a-z0-9-]{0,62}$"
 SECOND = 1_000_000_000  # nanoseconds
 
 
@@ -74,7 +74,7 @@ class LandedBook(Component):
     """Book of events of one's own, landed by `nvtrader worlds land`."""
 
     kind: Literal["landed"] = "landed"
-    name: Annotated[str, Field(pattern=BOOK_NAME)] = "book"
+    name: Name = "book"
 
 
 Books = Annotated[GeneratedBooks | LandedBook, Field(discriminator="kind")]

@@ -44,12 +44,14 @@ from nvtrader_pipelines.storage.tables.rl import (
     TRAINING_CURVES,
     TRAJECTORIES,
 )
+from nvtrader_pipelines.worlds.book_tables import ORDER_BOOK
 
 BARS = Table("bronze", "bars", market.BARS, ("year",))
 DELIVERIES = Table("bronze", "deliveries", market.DELIVERIES)
 CLEAN_BARS = Table("silver", "clean_bars", market.CLEAN_BARS, ("year",))
 QUARANTINE = Table("silver", "quarantine", market.QUARANTINE, ("year",))
 SERIES = Table("silver", "series", market.SERIES)
+ORDER_BOOKS = Table("silver", "order_books", ORDER_BOOK, ("book",))
 RETURNS = Table("gold", "returns", market.RETURNS, ("year",))
 FEATURES = Table("gold", "features", feature_schema(), ("year",))
 REGIMES = Table("gold", "regimes", market.REGIMES)
@@ -62,6 +64,7 @@ TABLES: tuple[Table, ...] = (
     CLEAN_BARS,
     QUARANTINE,
     SERIES,
+    ORDER_BOOKS,
     RETURNS,
     FEATURES,
     MARKET_PANEL,
