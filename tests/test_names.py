@@ -172,6 +172,18 @@ def test_every_name_of_ours_on_the_page_exists():
     assert [span for span in OURS if not exists(span)] == []
 
 
+def test_names_of_phases_one_to_five_are_built():
+    phases = (
+        "differential_sharpe differential_downside implementation_shortfall running_inventory exp_utility hindsight "
+        "dp_distillation almgren_chriss_residual avellaneda_stoikov_residual alphaswarm_rl.analytical "
+        "tradesim_algotrading tradesim_portfolio tradesim_execution tradesim_hft finagent_trading eiie deeptrader "
+        "investor_imitator eteo opd deepscalper hft_ddqn ppo_inhouse eiie_conv sagcn market_scorer hft_qnet "
+        "eteo_dual_head pd_dual_rnn sarl_lstm"
+    )
+    built = {name for row in ROWS if row.ours not in ABSENT for name in spans(row.names)}
+    assert {*phases.split()} - built == set()
+
+
 @pytest.mark.parametrize("label", sorted(ABSENT))
 def test_names_that_are_absent_do_not_exist(label):
     assert UNBUILT[label]
