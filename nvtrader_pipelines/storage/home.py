@@ -25,6 +25,7 @@ SHIPPED_FILES = (  # below `data/`; pyproject.toml puts the same files into the 
     "compliance/sectors.csv",
     "worlds/make-market.yaml",
     "worlds/one-asset.yaml",
+    "worlds/order-book.yaml",
     "worlds/sell-order.yaml",
 )
 

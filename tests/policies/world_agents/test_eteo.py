@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from nvtrader_pipelines.policies.world_agents.closed_forms import AvellanedaStoikovAgent
 from nvtrader_pipelines.policies.world_agents.eteo import EteoAgent
 from nvtrader_pipelines.policies.world_agents.execution_backbones import EteoDualHead, PdDualRnn
 from nvtrader_pipelines.policies.world_agents.opd import OpdAgent
 from nvtrader_pipelines.storage.world_files import read_world_file
+from nvtrader_pipelines.worlds.market_making import AvellanedaStoikovResidual, MarketMaking
 from nvtrader_pipelines.worlds.order_execution import OrderExecution
 from nvtrader_pipelines.worlds.price_moves import MarketMoves
 from tests.policies.world_agents.planted import planted_panel, rewards, trained_rewards
@@ -49,6 +51,22 @@ def test_learner_beats_the_closed_form_on_the_shipped_day_of_quotes(seed):
     reference = rewards(spec.world, spec.world.reference_actions).sum(axis=0)
     gains = trained_rewards(spec.agent, spec.world, seed=seed).sum(axis=0) - reference
     assert gains.mean() > 4.0 * gains.std() / len(gains) ** 0.5
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(3))
+def test_market_maker_equals_the_closed_form_of_its_action_where_the_model_is_right(seed):
+    agent = EteoAgent(
+        total_timesteps=200_000,
+        n_steps=100,
+        batch_size=1600,
+        gae_lambda=0.9,
+        backbone=EteoDualHead(initial_std=0.1),
+    )
+    world = MarketMaking(action=AvellanedaStoikovResidual(reach=1.0))
+    closed_form = AvellanedaStoikovAgent().start(world.examine(None, None), {})
+    differences = trained_rewards(agent, world, seed=seed).sum(axis=0) - rewards(world, closed_form).sum(axis=0)
+    assert abs(differences.mean()) < max(0.01 * 65.0, 4.0 * differences.std() / len(differences) ** 0.5)
 
 
 @pytest.mark.parametrize("backbone", [EteoDualHead, PdDualRnn])
