@@ -112,13 +112,12 @@ class WorldPlan:
     def _window(self, days: Days | None) -> Window | None:
         if self.panel is None or days is None:
             return None
-        sessions = self.panel.sessions
-        first = int(np.searchsorted(sessions, np.datetime64(days[0])))
-        last = _last_until(sessions, days[1])
+        known = self.panel.sessions.astype("datetime64[D]")
+        first, last = int(np.searchsorted(known, np.datetime64(days[0]))), _last_until(known, days[1])
         if last <= first:
             raise ValueError(
-                f"{days[0]} to {days[1]} must have two sessions or more of {self.panel.source}, which has "
-                f"{sessions[0]} to {sessions[-1]}; choose other days"
+                f"{days[0]} to {days[1]} must have two sessions, or times of a book, or more of {self.panel.source}, "
+                f"which has {known[0]} to {known[-1]}; choose other days"
             )
         return first, last
 
@@ -142,4 +141,4 @@ class WorldPlan:
 
 def _last_until(sessions: NDArray[np.datetime64], day: date) -> int:
     """Position of the last session, or time, of a day or before it; -1 without one."""
-    return int(np.searchsorted(sessions, np.datetime64(day) + np.timedelta64(1, "D"))) - 1
+    return int(np.searchsorted(sessions.astype("datetime64[D]"), np.datetime64(day), "right")) - 1

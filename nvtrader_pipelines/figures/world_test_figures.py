@@ -26,7 +26,9 @@ def episode_rewards_figure(steps: pl.DataFrame, title: str, unit: str) -> Pictur
     totals = steps.group_by("kind", "policy", "episode").agg(pl.col("reward").sum()).sort("kind", "policy", "episode")
     if totals["episode"].n_unique() < 2:
         return None
-    edges = np.histogram_bin_edges(totals["reward"].to_numpy(), _BINS)
+    rewards = totals["reward"].to_numpy()
+    span = np.ptp(rewards) > 1e-9 * np.abs(rewards).max()  # rewards that differ by rounding alone need no bins
+    edges = np.histogram_bin_edges(rewards if span else rewards[:1], _BINS)
     n_seeds = totals.filter(kind="policy")["policy"].n_unique()
     seeds = f"Thick: mean of {n_seeds} seeds, thin: each. " if n_seeds > 1 else ""
     figure = new_figure(title, f"{totals['episode'].n_unique():,} episodes, the same for all. {seeds}Dashed: means.")

@@ -12,7 +12,7 @@ from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.files import escape_name
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import ORDER_BOOKS
-from nvtrader_pipelines.worlds.book_events import book_history, read_events, require_events
+from nvtrader_pipelines.worlds.book_events import EventError, book_history, read_events
 from nvtrader_pipelines.worlds.book_history import BookHistory
 from nvtrader_pipelines.worlds.book_tables import book_rows, history_of
 
@@ -36,11 +36,10 @@ def land_book(store: Store, files: Sequence[Path], book: str, step_seconds: floa
     Raises:
         StorageError: if a file cannot be read or has another layout, or an event is not valid; nothing is landed then.
     """
-    parts = []
-    for file in sorted(files):
+    files, parts = sorted(files, key=lambda file: file.name), []
+    for file in files:
         try:
             parts.append(read_events(file.read_bytes()))
-            require_events(parts[-1])
         except OSError as error:
             raise StorageError(
                 f"{escape_name(file)} must be readable, but: {error.strerror}; correct its path"
@@ -49,16 +48,20 @@ def land_book(store: Store, files: Sequence[Path], book: str, step_seconds: floa
             raise StorageError(f"{escape_name(file)}: {error}") from error
     events = np.concatenate(parts)
     try:
-        history = book_history(book, events, round(1e9 * step_seconds))
+        history = book_history(book, events, 1000 * round(1e6 * step_seconds))  # tables keep microseconds
+    except EventError as error:
+        ends = np.cumsum([len(part) for part in parts])
+        place = int(np.searchsorted(ends, error.row, "right"))
+        row = error.row - int(ends[place]) + len(parts[place])
+        raise StorageError(f"{escape_name(files[place])}: row {row}: {error.problem}; correct the file") from error
     except ValueError as error:
-        names = " and ".join(escape_name(file) for file in sorted(files))
-        raise StorageError(f"{names}: {error}") from error
+        raise StorageError(f"book {book}: {error}") from error
     store.tables.replace(ORDER_BOOKS, book_rows(history), {"book": [book]})
     return OrderBookDocument(
         book=book,
         n_events=len(events),
         n_times=len(history.sessions),
-        step_seconds=step_seconds,
+        step_seconds=history.step / np.timedelta64(1, "s"),
         first=_time(history, 0),
         last=_time(history, -1),
         n_gaps=len(history.stretches((0, len(history.sessions) - 1))) - 1,

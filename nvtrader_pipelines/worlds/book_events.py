@@ -2,6 +2,9 @@
 
 import io
 import zipfile
+import zlib
+from tokenize import TokenError
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +26,21 @@ EVENT = np.dtype(
 EXCHANGE, LOCAL, BUY, SELL = 1 << 31, 1 << 30, 1 << 29, 1 << 28  # flags: who sees it, and the side
 TRADE, CLEAR = 2, 3  # kinds; others, from 1 to 5, set the size of a level
 _KIND = 0xFF
-MAX_GAP = 60  # steps without an event after which the history has a gap
+MAX_GAP = 60_000_000_000  # ns without an event after which the history has a gap
+MAX_TIMES = 10_000_000  # of a history
+LAST_TIME = np.datetime64("2200-01-01", "ns").astype(np.int64)
+_BROKEN = (  # what NumPy raises for files of other kinds, and damaged ones
+    *(OSError, EOFError, ValueError, KeyError, TypeError, RuntimeError, MemoryError, SyntaxError, TokenError),
+    *(zipfile.BadZipFile, zlib.error),
+)
+
+
+class EventError(ValueError):
+    """Row of events that is not valid."""
+
+    def __init__(self, row: int, problem: str) -> None:
+        super().__init__(f"row {row}: {problem}; correct the file")
+        self.row, self.problem = row, problem
 
 
 def event_flags(kinds: NDArray[np.int64], sides: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -40,18 +57,21 @@ def read_events(content: bytes) -> NDArray[np.void]:
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             events = file["data"]
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except _BROKEN as error:
         raise ValueError(f"events must be a file .npz with the array `data`, but cannot be read: {error}") from error
-    if events.dtype.names != EVENT.names or events.ndim != 1 or not len(events):
-        raise ValueError(
-            f"`data` must be rows of the columns {', '.join(EVENT.names or ())}, but has the shape {events.shape} and "
-            f"{', '.join(events.dtype.names or ('no columns',))}"
-        )
+    if not isinstance(events, np.ndarray) or events.ndim != 1 or not len(events) or not _is_layout(events.dtype):
+        raise ValueError(f"`data` must be rows of the columns {EVENT.descr}, but has another layout or no rows")
     return events.astype(EVENT)
 
 
+def _is_layout(dtype: np.dtype[Any]) -> bool:
+    """Whether columns have the names of the layout, and numbers of its kinds."""
+    kinds = {"u": "ui", "i": "ui", "f": "fui"}
+    return dtype.names == EVENT.names and all(dtype[name].kind in kinds[EVENT[name].kind] for name in EVENT.names or ())
+
+
 def book_history(name: str, events: NDArray[np.void], step_ns: int) -> BookHistory:
-    """Book at every step, after the events received by then; a minute of steps without one leaves a gap.
+    """Book at every step, after the events received by then; more than a minute without one is a gap.
 
     Args:
         name: of the book.
@@ -59,14 +79,14 @@ def book_history(name: str, events: NDArray[np.void], step_ns: int) -> BookHisto
         step_ns: nanoseconds between two times, which are multiples of it.
 
     Raises:
-        ValueError: if a row is not understood, prices or sizes are not valid, a clock goes back, the book is crossed,
-            or it never has two sides.
+        EventError: if a row is not understood or not valid, a clock goes back, or the book is crossed.
+        ValueError: if the book never has two sides, or there are too many times.
     """
     from nvtrader_pipelines.worlds.book_loops import replay  # imports numba
 
     rows = np.flatnonzero(events["ev"] & LOCAL)
     received = events[rows]
-    require_events(events)
+    _require_rows(events)
     sides = np.where(received["ev"] & BUY, 1.0, np.where(received["ev"] & SELL, -1.0, 0.0))
     ticks = -(-received["local_ts"] // step_ns)  # of the first time that sees it
     is_last = np.append(ticks[1:] > ticks[:-1], True)
@@ -75,13 +95,17 @@ def book_history(name: str, events: NDArray[np.void], step_ns: int) -> BookHisto
     kinds = (received["ev"] & _KIND).astype(np.int64)
     crossed = replay(kinds, sides, received, is_last, levels, trades)
     if crossed >= 0:
-        raise ValueError(f"row {rows[crossed]}: the best bid must be below the best ask, but the book is crossed here")
+        raise EventError(int(rows[crossed]), "the best bid must be below the best ask, but the book is crossed here")
     ticks = ticks[is_last]
     waits = np.append(np.diff(ticks), 1)
-    repeats = np.where(waits > MAX_GAP, 1, waits)
+    repeats = np.where(waits > max(1, MAX_GAP // step_ns), 1, waits)
     repeats[(levels[:, 1, 0] == 0.0) | (levels[:, 3, 0] == 0.0)] = 0
     if not repeats.any():
         raise ValueError("the book must have bids and asks at some time, but has not; land a file with a snapshot")
+    if repeats.sum() > MAX_TIMES:
+        raise ValueError(
+            f"a book must have {MAX_TIMES:,} times at most, but has {repeats.sum():,}; choose a longer step"
+        )
     place = np.repeat(np.arange(n_shown), repeats)
     age = np.arange(len(place)) - np.repeat(np.cumsum(repeats) - repeats, repeats)  # steps since the last event
     bids, bid_sizes, asks, ask_sizes = levels[place].transpose(1, 0, 2)
@@ -91,11 +115,11 @@ def book_history(name: str, events: NDArray[np.void], step_ns: int) -> BookHisto
     return BookHistory(name, times, bids, bid_sizes, asks, ask_sizes, bought, sold, step)
 
 
-def require_events(events: NDArray[np.void]) -> None:
+def _require_rows(events: NDArray[np.void]) -> None:
     """Raise for the first row that is not valid or goes back in time.
 
     Raises:
-        ValueError: with the number of the row, from 0.
+        EventError: with the number of the row, from 0.
     """
     flags, kind = events["ev"], events["ev"] & _KIND
     buys, sells = (flags & BUY) > 0, (flags & SELL) > 0
@@ -103,9 +127,10 @@ def require_events(events: NDArray[np.void]) -> None:
     priced = kind != CLEAR
     faults = {
         "ev must be a change, trade, clearing, snapshot or best price (1 to 5) with flags of hftbacktest": unknown,
-        "ev must have the flag of one side, buy or sell": (buys == sells) & (priced | buys),
+        "ev must have the flag of one side, buy or sell": (buys & sells) | (~buys & ~sells & priced & (kind != TRADE)),
         "px must be above 0": priced & ~(np.isfinite(events["px"]) & (events["px"] > 0.0)),
         "qty must be 0 or more": priced & ~(np.isfinite(events["qty"]) & (events["qty"] >= 0.0)),
+        "local_ts must be of the years 1970 to 2199": (events["local_ts"] < 0) | (events["local_ts"] >= LAST_TIME),
         "local_ts must not be before exch_ts": events["local_ts"] < events["exch_ts"],
     }
     for clock, flag in {"local_ts": LOCAL, "exch_ts": EXCHANGE}.items():
@@ -116,7 +141,7 @@ def require_events(events: NDArray[np.void]) -> None:
     for rule, wrong in faults.items():
         if wrong.any():
             row = int(wrong.argmax())
-            raise ValueError(f"row {row}: {rule}, but the row is {events[row].item()}; correct the file")
+            raise EventError(row, f"{rule}, but the row is {events[row].item()}")
     if not (flags & LOCAL).any():
         raise ValueError("rows must have the flag of the receiver (1 << 30), but none has it; correct the file")
 

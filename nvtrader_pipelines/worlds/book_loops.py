@@ -6,8 +6,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from nvtrader_pipelines.worlds.book_history import N_LEVELS, FloatArray
-
+FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 _DEPTH, _TRADE, _CLEAR, _SNAPSHOT, _BEST = 1, 2, 3, 4, 5
 
@@ -30,16 +29,16 @@ def replay(
         sides: 1 for bids and buyers, -1 for asks and sellers, 0 for both, (n,).
         events: rows of `EVENT`, (n,).
         is_last: whether a row is the last of a time that is shown, (n,).
-        levels: filled with prices and sizes of bids, then of asks, (k, 4, N_LEVELS).
+        levels: filled with prices and sizes of bids, then of asks, (k, 4, levels).
         trades: filled with the sizes that buyers and sellers took, (k, 2).
     """
     keys, sizes = np.empty((2, 64)), np.empty((2, 64))
     counts = np.zeros(2, np.int64)
     shown = 0
     for row in range(len(kinds)):
-        side = 0 if sides[row] > 0.0 else 1
         if kinds[row] == _TRADE:
-            trades[shown, side] += events[row].qty
+            if sides[row] != 0.0:  # an auction has no side
+                trades[shown, 0 if sides[row] > 0.0 else 1] += events[row].qty
         else:
             if counts.max() == keys.shape[1]:
                 keys, sizes = np.hstack((keys, np.empty_like(keys))), np.hstack((sizes, np.empty_like(sizes)))
@@ -73,10 +72,10 @@ def _apply(  # noqa: PLR0913 - a step of the loop above
 
 @njit(cache=True)
 def _show(keys: FloatArray, sizes: FloatArray, counts: IntArray, levels: FloatArray) -> None:
-    """Write the best levels of both sides, (4, N_LEVELS)."""
+    """Write the best levels of both sides, (4, levels)."""
     for side in range(2):
         key = np.nan
-        for level in range(N_LEVELS):
+        for level in range(levels.shape[1]):
             place = counts[side] - 1 - level
             if place >= 0:
                 key = keys[side, place]
@@ -114,7 +113,7 @@ def generate(  # noqa: C901 - one loop over four kinds of events
 ) -> IntArray:
     """Draw events of a book of orders of one lot, (n, 5): kind, side, nanosecond, tick and lots.
 
-    Ends early when the price has fallen to 0 or doubled.
+    Empty if the price falls to 0 or doubles.
 
     Args:
         generator: of random numbers.
@@ -164,7 +163,7 @@ def generate(  # noqa: C901 - one loop over four kinds of events
         if totals[side] + change == 0:  # a side keeps its last order
             continue
         if tick <= reach or tick >= 2 * first_tick - reach:
-            return rows[:n_rows]
+            return rows[:0]
         lots[side, tick] += change
         totals[side] += change
         nanosecond = int(now * 1e9)

@@ -7,7 +7,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.columns import UTC_TIME, Column, TableSchema
-from nvtrader_pipelines.worlds.book_history import BookHistory
+from nvtrader_pipelines.worlds.book_history import N_LEVELS, BookHistory
 
 _LEVELS = pl.List(pl.Float64)
 ORDER_BOOK = TableSchema(
@@ -39,12 +39,13 @@ def history_of(rows: pl.DataFrame, snapshot_ids: Mapping[str, int]) -> BookHisto
     rows = rows.sort("seen_at")
 
     def array(name: str) -> NDArray[np.float64]:
-        return rows[name].to_numpy() if rows.schema[name] != _LEVELS else np.array(rows[name].to_list())
+        values = rows[name].explode().to_numpy() if rows.schema[name] == _LEVELS else rows[name].to_numpy()
+        return values.reshape(-1, N_LEVELS) if rows.schema[name] == _LEVELS else values
 
     return BookHistory(
         rows["book"][0],
         rows["seen_at"].dt.replace_time_zone(None).dt.cast_time_unit("ns").to_numpy(),
         **{name: array(name) for name in ("bids", "bid_sizes", "asks", "ask_sizes", "bought", "sold")},
-        step=np.timedelta64(round(1e9 * rows["step_seconds"][0]), "ns"),
+        step=np.timedelta64(round(1e6 * rows["step_seconds"][0]), "us"),
         snapshot_ids=snapshot_ids,
     )

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, PositiveFloat
+from pydantic import Field
 
 from nvtrader_pipelines.market.panel import Window
 from nvtrader_pipelines.worlds.book_history import N_LEVELS, BookHistory, FloatArray
@@ -14,7 +14,7 @@ from nvtrader_pipelines.worlds.single_asset import episodes_within
 from nvtrader_pipelines.worlds.world import Arrays, Market, World, WorldStep, require_actions
 
 N_POSITIONS = 11  # 0, .1, … 1 of the largest
-_N_SURE = 4  # levels of the book whose sizes a choice may need; the fill may use one more
+_N_SURE = 4  # levels whose sizes bound a choice
 _LAGS = (1, 2, 5, 15, 30, 60, 120)  # steps of the moves and flows that are observed
 _STATE = ("steps", "t", "ends", "held", "first_price", "wealth")
 
@@ -34,7 +34,7 @@ class BookTrading(World):
 
     kind: Literal["tradesim_hft"] = "tradesim_hft"
     books: Books = GeneratedBooks()
-    max_position: PositiveFloat = 5.0  # in the unit of the book's sizes
+    max_position: Annotated[float, Field(gt=0.0, le=1e12)] = 5.0  # in the unit of the book's sizes
     fee_bps: Annotated[float, Field(ge=0.0, le=100.0)] = 0.5  # of the traded value
     episode_len: Annotated[int, Field(ge=2, le=86_400)] = 600  # steps
 
@@ -50,11 +50,11 @@ class BookTrading(World):
 
     def simulate(self, n_accounts: int, panel: Market | None, window: Window | None) -> "BookSimulation":
         """Return a simulation of n traders, with episodes from random starts."""
-        return BookSimulation(self, n_accounts, *self._history(panel, window, is_test=False))
+        return BookSimulation(self, n_accounts, *self.book(panel, window))
 
     def examine(self, panel: Market | None, window: Window | None) -> "BookSimulation":
         """Return the simulation of all episodes of the test, one after the other."""
-        history, stretches = self._history(panel, window, is_test=True)
+        history, stretches = self.book(panel, window, is_test=True)
         one_by_one = [
             (start, min(start + self.episode_len, last))
             for first, last in stretches
@@ -66,15 +66,20 @@ class BookTrading(World):
         """Return the choices of one who never buys."""
         return np.zeros(len(observations), np.int64)
 
-    def _history(
-        self, panel: Market | None, window: Window | None, *, is_test: bool
+    def book(
+        self, panel: Market | None, window: Window | None, *, is_test: bool = False
     ) -> tuple[BookHistory, list[Window]]:
+        """Return the history of the book, and its stretches without a gap in the window.
+
+        Raises:
+            ValueError: if a landed book is not given, or has no two times without a gap.
+        """
         if isinstance(self.books, GeneratedBooks):
             history = self.books.history(is_test=is_test)
             window = 0, len(history.sessions) - 1
         else:
-            assert isinstance(panel, BookHistory)
-            assert window is not None
+            if not isinstance(panel, BookHistory) or window is None:
+                raise ValueError("books: a landed book needs its history and a window; give both, or choose generated")
             history = panel
         stretches = [(first, last) for first, last in history.stretches(window) if last > first]
         if not stretches:
@@ -113,6 +118,11 @@ class BookSimulation:
         at_bid = unit * history.bids[:, :1] * np.arange(N_POSITIONS)
         self.trading = np.hstack([(sales - at_bid)[:, :0:-1], buys + at_bid])
         self.trading[np.isnan(self.trading)] = -np.inf
+        if not np.isfinite(self.trading[:, N_POSITIONS]).any():
+            raise ValueError(
+                f"max_position: four levels of the book must hold a tenth of {world.max_position:g} at some time, but "
+                "never do; lower it"
+            )
         self.features = _features(history)
         n_columns = self.features.shape[1]
         self.observation_space: spaces.Space[Any] = spaces.Box(
@@ -140,10 +150,14 @@ class BookSimulation:
 
         Prices are distances from the middle and moves of it in average spreads so far, sizes in average best sizes.
         """
-        gains = self.gains_of_trading()
-        return np.hstack(
-            [self.features[self.t], gains > -np.inf, self.held[:, None] / (N_POSITIONS - 1.0)], dtype=np.float32
-        )
+        position = self.held[:, None] / (N_POSITIONS - 1.0)
+        return np.hstack([self.features[self.t], self.in_reach(), position], dtype=np.float32)
+
+    def in_reach(self) -> NDArray[np.bool_]:
+        """Whether each position is in reach, (n, N_POSITIONS); in the last step of an episode only the lowest is."""
+        held_by_book = self.gains_of_trading() > -np.inf
+        lowest = np.arange(N_POSITIONS) == held_by_book.argmax(axis=1)[:, None]
+        return np.where((self.t + 1 >= self.ends)[:, None], lowest, held_by_book)
 
     def gains_of_trading(self) -> FloatArray:
         """Gain of the change to each position, at most 0 and -inf out of reach, (n, N_POSITIONS)."""
@@ -153,8 +167,7 @@ class BookSimulation:
         """Trade every account to its choice and hold to the next time; an episode that is over stays as it is."""
         choices = require_actions(actions, self.action_space, self.n_accounts)
         running = self.t < self.ends
-        choices = np.where(self.t + 1 >= self.ends, 0, choices)
-        in_reach = self.gains_of_trading() > -np.inf
+        in_reach = self.in_reach()
         lowest, highest = in_reach.argmax(axis=1), N_POSITIONS - 1 - in_reach[:, ::-1].argmax(axis=1)
         target = np.where(running, np.clip(choices, lowest, highest), self.held)
         value = self.world.max_position * self.first_price

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.market.sample import sample_panel
+from nvtrader_pipelines.worlds.book_history import BookHistory
 from nvtrader_pipelines.worlds.book_trading import BookTrading
 from nvtrader_pipelines.worlds.market_making import MarketMaking, MarketMakingSimulation
 from nvtrader_pipelines.worlds.order_execution import ExecutionSimulation, OrderExecution
@@ -74,6 +75,6 @@ def market_making_env(**knobs: Any) -> WorldEnv:
     return WorldEnv(MarketMakingSimulation(MarketMaking.model_validate(knobs), 1))
 
 
-def book_trading_env(**knobs: Any) -> WorldEnv:
-    """Environment `tradesim_hft-v0`, on the generator's book; the knobs are fields of `BookTrading`."""
-    return WorldEnv(BookTrading.model_validate(knobs).simulate(1, None, None))
+def book_trading_env(history: BookHistory | None = None, window: Window | None = None, **knobs: Any) -> WorldEnv:
+    """Environment `tradesim_hft-v0`; the knobs are fields of `BookTrading`, a landed book needs history and window."""
+    return WorldEnv(BookTrading.model_validate(knobs).simulate(1, history, window))

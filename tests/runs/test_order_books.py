@@ -19,19 +19,20 @@ OWN = {
     "world": {"kind": "tradesim_hft", "books": {"kind": "landed", "name": "own"}, "episode_len": 20},
     "agent": {"kind": "hft_ddqn", "total_timesteps": 400, "learning_starts": 100, "batch_size": 32},
     "train": ["2000-01-03", "2000-01-03"],
-    "test": ["2000-01-04", "2000-01-04"],
+    "test": ["2000-01-05", "2000-01-05"],
 }
 
 
 def event_files(folder, **changed):
-    """Files of two days of events; keyword arguments set a field of row 700 of the first."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for day in range(2):
+    """Files of two days of events in folders of their own; keyword arguments set a field of row 700 of the second."""
+    paths = [folder / "z" / "day_0.npz", folder / "a" / "day_1.npz"]
+    for day, path in enumerate(paths):
+        path.parent.mkdir(parents=True, exist_ok=True)
         events = BOOKS.events(day)
-        for field, value in changed.items() if day == 0 else ():
+        for field, value in changed.items() if day else ():
             events[field][700] = value
-        np.savez_compressed(folder / f"day_{day}.npz", data=events)
-    return [folder / "day_1.npz", folder / "day_0.npz"]
+        np.savez_compressed(path, data=events)
+    return paths[::-1]
 
 
 @pytest.fixture
@@ -61,9 +62,20 @@ def test_book_landed_again_is_replaced_and_others_stay(store, tmp_path):
     assert set(rows(store).filter(book="own")["step_seconds"]) == {0.5}
 
 
+def test_step_of_parts_of_a_microsecond_is_rounded(store, tmp_path):
+    landed = land_book(store, event_files(tmp_path), "own", 1 / 3)
+    history = read_book(store, "own")
+    assert (landed.step_seconds, landed.n_gaps) == (0.333333, 1)
+    assert len(history.stretches((0, len(history.sessions) - 1))) == 2
+
+
 @pytest.mark.parametrize(
     ("changed", "named"),
-    [({"qty": -1.0}, "day_0.npz: row 700: qty"), ({"local_ts": 0, "exch_ts": 0}, "row 700"), ({"px": 1e6}, "crossed")],
+    [
+        ({"qty": -1.0}, "day_1.npz: row 700: qty"),
+        ({"local_ts": 0, "exch_ts": 0}, "day_1.npz: row 700: local_ts"),
+        ({"px": 1e6, "ev": 3758096385}, "day_1.npz: row 7[0-9]{2}: .*crossed"),
+    ],
 )
 def test_file_with_a_bad_event_lands_nothing(store, tmp_path, changed, named):
     land_book(store, event_files(tmp_path / "good"), "own", 1.0)
@@ -97,7 +109,7 @@ def test_experiment_trains_and_tests_on_the_days_of_a_landed_book(store, tmp_pat
     document = world_document(store, "own")
     assert (document.run.status, document.run.source, document.results[0].n_episodes) == ("done", "own", 5)
     assert document.run.snapshot_ids == {"silver.order_books": store.tables.snapshot_id(ORDER_BOOKS)}
-    assert str(document.run.window_first) == "2000-01-04"
+    assert str(document.run.window_first) == "2000-01-05"
     run_id = document.run.run_id
     land_book(store, event_files(tmp_path), "other", 1.0)  # another book moves nothing
     run_steps(store, "own")

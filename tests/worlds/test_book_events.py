@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from nvtrader_pipelines.worlds.book_events import (
     BUY,
@@ -44,6 +45,24 @@ def npz(**arrays):
     return file.getvalue()
 
 
+def npy(table):
+    file = io.BytesIO()
+    np.save(file, table)
+    return file.getvalue()
+
+
+def compressed(table):
+    file = io.BytesIO()
+    np.savez_compressed(file, data=table)
+    return file.getvalue()
+
+
+def flipped(content):
+    """Content with bytes in its middle changed."""
+    middle = len(content) // 2
+    return content[:middle] + bytes(byte ^ 0xFF for byte in content[middle : middle + 8]) + content[middle + 8 :]
+
+
 def test_history_shows_the_book_after_the_events_received_by_each_second():
     rows = [*BOOK, (DEPTH, BUY, 0.4, 100.0, 1.0), (DEPTH, BUY, 1.0, 100.0, 4.0), (DEPTH, SELL, 3.5, 101.0, 0.0)]
     history = book_history("own", events(*rows, (DEPTH, SELL, 3.5, 102.0, 7.0)), SECOND)
@@ -62,6 +81,49 @@ def test_history_counts_the_trades_of_each_second_once():
     history = book_history("own", events(*rows), SECOND)
     assert history.bought.tolist() == [0.0, 2.0, 0.0, 1.0]
     assert history.sold.tolist() == [0.0, 1.5, 0.0, 0.0]
+    auction = book_history("own", events(*rows, (TRADE, 0, 3.0, 101.0, 9.0)), SECOND)  # of no side
+    assert (auction.bought.tolist(), auction.sold.tolist()) == (history.bought.tolist(), history.sold.tolist())
+
+
+def test_too_many_times_are_refused():
+    with pytest.raises(ValueError, match="longer step"):
+        book_history("own", events(*BOOK, (TRADE, BUY, 50.0, 101.0, 1.0)), 1000)
+
+
+def test_long_step_leaves_a_gap_too():
+    hours = [(DEPTH, BUY, 3600.0 * n, 98.0, float(n + 1)) for n in (1, 2, 5)]
+    history = book_history("own", events(*BOOK, *hours), 3600 * SECOND)
+    assert history.stretches((0, len(history.sessions) - 1)) == [(0, 2), (3, 3)]
+
+
+def test_days_of_the_generator_are_apart():
+    books = GeneratedBooks(train_days=2, day_seconds=86_400, limit_rate=0.05, market_rate=0.02)
+    history = books.history(is_test=False)
+    (_, last), (first, _) = history.stretches((0, len(history.sessions) - 1))
+    assert first == last + 1
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"price": 0.004},
+        {"tick": 1e-7},
+        {"regime_seconds": 1e-6},
+        {"limit_rate": 1e6},
+        {"market_rate": 900.0, "day_seconds": 86_400},
+        {"cancel_rate": 1e-20},
+        {"limit_decay": 1e5},
+    ],
+)
+def test_generator_out_of_bounds_is_refused(bounds):
+    with pytest.raises(ValidationError):
+        GeneratedBooks(**bounds)
+
+
+def test_day_whose_price_leaves_the_ticks_is_refused():
+    wild = GeneratedBooks(price=10.0, day_seconds=20_000, persistence=0.99, regime_seconds=1e6)
+    with pytest.raises(ValueError, match="smaller tick"):
+        [wild.events(day) for day in range(4)]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +150,7 @@ def test_clearing_of_both_sides_leaves_no_time_until_a_new_snapshot():
 
 
 def test_time_without_events_is_a_gap_that_no_stretch_spans():
-    late = MAX_GAP + 10.0
+    late = MAX_GAP / SECOND + 10.0
     rows = [
         *BOOK,
         (DEPTH, BUY, 3.0, 98.0, 1.0),
@@ -126,6 +188,8 @@ def with_value(field, value):
         (with_value("exch_ts", 3 * SECOND), "row 2: local_ts"),
         (with_value("ev", SEEN | 10 | BUY), "row 2: ev"),  # an order of a book by order
         (with_value("ev", SEEN | DEPTH), "row 2: ev"),
+        (with_value("ev", SEEN | TRADE | BUY | SELL), "row 2: ev"),
+        (with_value("local_ts", 2**63 - 1), "row 2: local_ts"),
         (with_value("ev", SEEN | DEPTH | BUY | SELL), "row 2: ev"),
         (with_value("ev", SEEN | DEPTH | BUY | 1 << 20), "row 2: ev"),
         (events(*BOOK, flags=EXCHANGE), "receiver"),
@@ -150,8 +214,20 @@ def test_file_of_the_layout_is_read():
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"PK\x03\x04", b"x,y\n1,2\n", npz(rows=events(*BOOK)), npz(data=np.zeros(3)), npz(data=events()[:0])],
-    ids=["empty", "cut", "csv", "other name", "other columns", "no rows"],
+    [
+        b"",
+        b"PK\x03\x04",
+        b"x,y\n1,2\n",
+        npz(rows=events(*BOOK)),
+        npz(data=np.zeros(3)),
+        npz(data=events()[:0]),
+        npy(events(*BOOK)),
+        flipped(compressed(events(*BOOK * 50))),
+        npz(
+            data=events(*BOOK).astype([(name, "M8[us]" if name == "local_ts" else EVENT[name]) for name in EVENT.names])
+        ),
+    ],
+    ids=["empty", "cut", "csv", "other name", "other columns", "no rows", "npy", "damaged", "dates"],
 )
 def test_file_of_another_layout_is_refused(content):
     with pytest.raises(ValueError, match="data"):
@@ -200,7 +276,7 @@ def test_generated_book_is_never_crossed_and_a_seed_gives_the_same():
     books = GeneratedBooks(train_days=1, day_seconds=25_000)
     table = books.events(0)
     assert len(table) > 950_000
-    book_history("generated", table, 1)  # each row is a time, so every state is checked
+    book_history("generated", table, SECOND)  # checks the book after each time of the events
     few = GeneratedBooks(day_seconds=60)
     assert few.events(0).tobytes() == GeneratedBooks(day_seconds=60).events(0).tobytes()
     others = (few.events(1), few.events(0, is_test=True), GeneratedBooks(day_seconds=60, seed=1).events(0))

@@ -66,7 +66,10 @@ def test_choice_out_of_reach_is_the_nearest_that_four_levels_hold():
 
 
 def test_last_step_sells_what_the_book_holds():
-    *_, last = played(simulation(history([100.0] * 5)), [6, 6, 6, 6])
+    trader = simulation(history([100.0] * 5))
+    played(trader, [6, 6, 6])
+    assert trader.observe()[0, -12:-1].tolist() == [1.0] + [0.0] * 10  # nothing else is in reach
+    (last,) = played(trader, [6])
     assert (last.info["position"][0], last.truncated[0]) == (0.0, True)
     thin = history([100.0] * 5, np.array([[2.0], [2.0], [2.0], [0.5], [2.0]]))
     *_, last = played(simulation(thin), [6, 6, 6, 6])
@@ -146,6 +149,16 @@ def test_observation_in_training_ends_with_the_program_of_the_choices():
 def test_rates_of_zero_are_refused(books):
     with pytest.raises(ValidationError):
         GeneratedBooks(**books)
+
+
+def test_position_that_the_book_never_holds_is_refused():
+    with pytest.raises(ValueError, match="max_position"):
+        simulation(history([100.0] * 5), WORLD.model_copy(update={"max_position": 1e6}))
+
+
+def test_landed_book_that_is_not_given_is_refused():
+    with pytest.raises(ValueError, match="history"):
+        BookTrading(books=LandedBook()).simulate(1, None, None)
 
 
 def test_book_without_two_times_in_a_row_is_refused():

@@ -67,9 +67,8 @@ class HftDdqnAgent(DqnLearner):
         from nvtrader_pipelines.policies.networks.hft_qnet import DistilledDQN, HftQNetPolicy
 
         assert isinstance(world, BookTrading)
-        simulation = world.simulate(self.n_envs, panel, window)
-        n_seen = simulation.observe().shape[1]
-        taught = ProgramSimulation(world, self.n_envs, simulation.history, simulation.windows)
+        taught = ProgramSimulation(world, self.n_envs, *world.book(panel, window))
+        n_seen = taught.observe().shape[1]
         taught.solve()
         settings = {**self.backbone.settings(n_seen), "optimizer_kwargs": OPTIMIZER}
         model = self.dqn(DistilledDQN, HftQNetPolicy, taught, seed, **settings)
@@ -98,7 +97,8 @@ class ProgramSimulation(BookSimulation):
         """Compute the program of every stretch; gains are in deviations of a step's."""
         from gymnasium import spaces
 
-        self._deviation = float((N_POSITIONS - 1) * self.moves.std()) or 1.0
+        inside = np.concatenate([self.moves[first:last] for first, last in self.windows])
+        self._deviation = float((N_POSITIONS - 1) * inside.std()) or 1.0
         self.future = program_values(self)
         box = self.observation_space
         assert isinstance(box, spaces.Box)
