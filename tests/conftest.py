@@ -88,10 +88,9 @@ def _fixtures(item: pytest.Item) -> set[str]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_ledger() -> None:
-    """Keep tests and their commands away from a ledger named in the environment."""
-    from nvtrader_pipelines.storage.ledger.database import VARIABLE
-
-    os.environ.pop(VARIABLE, None)
+    """Keep tests and their commands away from databases named in the environment."""
+    for name in ("NVTRADER_LEDGER_URL", "NVTRADER_DATABASE_URL"):
+        os.environ.pop(name, None)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -18,6 +18,7 @@ from nvtrader_pipelines.promotion.active_policy import ActivePolicy, read_active
 from nvtrader_pipelines.research.session_documents import SessionSummary, running_sessions
 from nvtrader_pipelines.runs.run_tables import JUDGEMENT_STARTS, WALK_FORWARD
 from nvtrader_pipelines.storage.code_server import running_url
+from nvtrader_pipelines.storage.file_problems import has_catalog
 from nvtrader_pipelines.storage.ledger import LedgerRun
 from nvtrader_pipelines.storage.ledger.database import Database, ledger_url
 from nvtrader_pipelines.storage.ledger.run_rows import death_reason
@@ -194,7 +195,7 @@ def _read_accounts(store: Store) -> tuple[AccountClose, ...]:
 
 
 def _read_markets(store: Store) -> _Markets:
-    if not store.home.catalog.exists():  # reading tables would create it
+    if not has_catalog(store.home):  # reading tables would create it
         return {}
     rows = store.tables.read_whole(MARKET_PANEL, ["source", "first_session", "last_session"])
     return {source: (first, last) for source, first, last in rows.iter_rows()}
@@ -272,7 +273,7 @@ def latest_curve(points: Sequence[CurvePoint]) -> list[CurvePoint]:
 def _read_refused_files(store: Store) -> dict[str, str]:
     """Reasons of experiments that are not valid, and of deliveries refused as a whole."""
     refused = {path.name: problem for path, problem in read_experiments(store.home).problems.items()}
-    if not store.home.catalog.exists():  # reading tables would create it
+    if not has_catalog(store.home):  # reading tables would create it
         return refused
     rows = store.tables.read(QUARANTINE, {"line": [0]}, ["file", "reason"])  # line 0: the whole file
     return refused | dict(rows.unique("file", keep="first", maintain_order=True).sort("file").iter_rows())

@@ -17,7 +17,7 @@ from nvtrader_pipelines.storage.file_problems import find_damaged_dagster
 from nvtrader_pipelines.storage.files import create_aside, file_lock, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.ledger.database import VARIABLE as LEDGER_VARIABLE
+from nvtrader_pipelines.storage.settings import has_ledger_elsewhere
 from nvtrader_pipelines.storage.store import Store
 
 SETTINGS = Path(__file__).with_name("dagster.yaml")
@@ -94,7 +94,7 @@ def close_copied_runs(store: Store) -> list[str]:
     Returns:
         The ids of the runs closed in the ledger.
     """
-    if os.environ.get(LEDGER_VARIABLE):
+    if has_ledger_elsewhere(store.home):
         return []
     closed = store.ledger.close_running(COPY_MESSAGE)
     with open_instance(store) as instance:

@@ -35,11 +35,14 @@ from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.scoreboard.contests import read_contests
 from nvtrader_pipelines.storage.code_server import REMEDY, unreachable_url
 from nvtrader_pipelines.storage.compliance_files import read_compliance
-from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
-from nvtrader_pipelines.storage.file_problems import find_damage, mlflow_problem
+from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError, UnavailableError
+from nvtrader_pipelines.storage.file_problems import find_damage, has_catalog, mlflow_problem
 from nvtrader_pipelines.storage.iceberg.damaged_tables import find_damaged_tables
+from nvtrader_pipelines.storage.ledger.database import ledger_url
 from nvtrader_pipelines.storage.llm_files import read_endpoint, read_key
 from nvtrader_pipelines.storage.notification_record import NotificationRecordFile
+from nvtrader_pipelines.storage.postgres import find_problem
+from nvtrader_pipelines.storage.settings import database_url
 from nvtrader_pipelines.storage.specs import read_experiments, read_market
 from nvtrader_pipelines.storage.store import Store
 
@@ -113,10 +116,25 @@ def check_folders(store: Store) -> list[CheckResult]:
     ]
 
 
+def check_databases(store: Store) -> list[CheckResult]:
+    """Check that the databases of the ledger and the catalog answer; files are checked with the others."""
+    home, results = store.home, []
+    for part, url in (("ledger", ledger_url(home)), ("catalog", database_url(home))):
+        if url is None or url.get_backend_name() == "sqlite":
+            results.append(CheckResult(part, str(url.database if url else home.catalog)))
+        else:
+            name = f"{url.render_as_string(hide_password=True)}, schema {part}"
+            results.append(CheckResult(part, name, find_problem(part, url, part)))
+    return results
+
+
 def check_files(store: Store) -> list[CheckResult]:
     """Check that files can be read; a problem that several reads meet is one row."""
-    problems = dict.fromkeys(map(one_line, find_problems(store)))
-    damaged = [CheckResult("files", "damaged", problem) for problem in problems]
+    problems = {one_line(error): isinstance(error, UnavailableError) for error in find_problems(store)}
+    damaged = [
+        CheckResult("files", "cannot be checked" if is_unavailable else "damaged", problem)
+        for problem, is_unavailable in problems.items()
+    ]
     return damaged or [CheckResult("files", "databases, states, tables and settings can be read")]
 
 
@@ -127,7 +145,7 @@ def find_problems(store: Store) -> Iterator[StorageError]:
     if home.mlflow_database.exists() and (problem := mlflow_problem(home.mlflow_database)):
         remedy = "the next training renames it and begins MLflow's history anew"
         yield DamagedFileError(home.mlflow_database, problem, remedy)
-    if home.catalog.exists():
+    if has_catalog(home):
         yield from find_damaged_tables(store.tables)
     yield from find_damaged_sessions(store)
     try:
@@ -283,7 +301,15 @@ def check_decisions(store: Store) -> list[CheckResult]:
 
 
 CHECKS = (
-    *(check_packages, check_folders, check_files, check_kill_switch, check_ui, check_notifications),
-    *(check_language_model, check_active_policy, check_pointer_file, check_accounts, check_bots, check_audit),
+    *(check_packages, check_folders, check_databases, check_files, check_kill_switch, check_ui),
+    *(
+        check_notifications,
+        check_language_model,
+        check_active_policy,
+        check_pointer_file,
+        check_accounts,
+        check_bots,
+        check_audit,
+    ),
     check_decisions,
 )

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import shlex
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from typing import Any
 
 from nvtrader_pipelines.storage.errors import DamagedFileError
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.settings import has_ledger_elsewhere, read_settings
 
 PARQUET = b"PAR1"
 EMPTY, TORN, MISSING = "is empty", "ends too early", "is missing"
@@ -23,9 +23,9 @@ DAGSTER_DATABASES = ("history/runs.db", "history/runs/index.db", "schedules/sche
 
 def find_damage(home: Home) -> Iterator[DamagedFileError]:
     """Find damaged databases, states and settings, apart from tables and MLflow's mirror."""
-    if not os.environ.get("NVTRADER_LEDGER_URL") and home.ledger.exists() and (problem := sqlite_problem(home.ledger)):
+    if not has_ledger_elsewhere(home) and home.ledger.exists() and (problem := sqlite_problem(home.ledger)):
         yield DamagedFileError(home.ledger, problem, rebuild_remedy(home))
-    if problem := catalog_problem(home):
+    if not read_settings(home).database_url and (problem := catalog_problem(home)):
         yield DamagedFileError(home.catalog, problem, rebuild_remedy(home))
     for name in STATES:
         try:
@@ -45,10 +45,20 @@ def find_damaged_dagster(home: Home) -> Iterator[DamagedFileError]:
             yield DamagedFileError(path, problem, delete_remedy(path))
 
 
+def has_catalog(home: Home) -> bool:
+    """Whether a table was ever written; opening the catalog would create it."""
+    return has_table_files(home) if read_settings(home).database_url else home.catalog.exists()
+
+
+def has_table_files(home: Home) -> bool:
+    """Whether the home has files of tables."""
+    return any(home.iceberg.glob("*/*/metadata/*.metadata.json"))
+
+
 def catalog_problem(home: Home) -> str | None:
     """Problem of the catalog, or None; one that is missing beside files of tables is no new one."""
     if not home.catalog.exists():
-        return MISSING if any(home.iceberg.glob("*/*/metadata/*.metadata.json")) else None
+        return MISSING if has_table_files(home) else None
     return _sqlite_problem(home.catalog, lambda database: None if _tables(database) >= CATALOG_TABLES else HALF_MADE)
 
 
@@ -129,6 +139,8 @@ def ending_problem(path: Path, ending: bytes, size: int) -> str | None:
 
 def rebuild_remedy(home: Home) -> str:
     """Remedy for a file that only a backup or a new warehouse restores; ends a sentence."""
+    if read_settings(home).database_url:
+        return "restore the home and its database from backups of the same time, or begin with a new home and database"
     folder = shlex.quote(str(home.warehouse))
     return (
         "restore the home from a backup, or build the warehouse again from data/, without replays and archived names: "

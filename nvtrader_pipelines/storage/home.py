@@ -45,6 +45,7 @@ class Home:
     """Root folder and the paths below it."""
 
     root: Path
+    settings_file = _Place("nvtrader.toml")  # settings of the home, such as its database
     landing = _Place("data/landing")  # files delivered by vendors, never rewritten
     experiments = _Place("data/experiments")  # experiment specs as YAML
     entrants = _Place("data/entrants")  # entrants of the scoreboard besides runs: YAML specs and the files they name
@@ -73,9 +74,9 @@ class Home:
     trading_states = _Place("data/runtime/trading_states")  # a file per account that is stopped or reduced
     warehouse = _Place("warehouse")  # folder of everything that is built from `data/`
     iceberg = _Place("warehouse/iceberg")  # data and metadata files of the tables
-    catalog = _Place("warehouse/catalog.db")  # SQLite catalog of the tables
+    catalog = _Place("warehouse/catalog.db")  # SQLite catalog of the tables, unless in Postgres
     deliveries = _Place("warehouse/deliveries")  # copy of every delivered file, named by digest
-    ledger = _Place("warehouse/ledger.db")  # SQLite ledger of versions and runs, unless $NVTRADER_LEDGER_URL is set
+    ledger = _Place("warehouse/ledger.db")  # SQLite ledger of versions and runs, unless elsewhere
     pictures = _Place("warehouse/pictures")  # plots of the assets as PNG and SVG, in a folder per asset
     comparison_picture = _Place("warehouse/pictures/runs.png")  # of the runs compared last
     training_curves = _Place("warehouse/training_curves")  # a file per run that grows while it trains

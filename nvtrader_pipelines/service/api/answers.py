@@ -11,6 +11,7 @@ from nvtrader_pipelines.components.component import Component
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.database import ledger_url
 from nvtrader_pipelines.storage.read_sources import Sources, is_unchanged, recording
+from nvtrader_pipelines.storage.settings import database_url
 
 JSON = TypeAdapter(Any)
 MAX_BYTES = 64 << 20  # of all answers
@@ -33,7 +34,8 @@ class Answers:
         self._lock = Lock()
         self._kept: dict[tuple[object, ...], tuple[Sources, bytes]] = {}
         self._locks: dict[tuple[object, ...], Lock] = {}
-        self.is_local = ledger_url(home).get_backend_name() == "sqlite"  # no file tells of changes in Postgres
+        # no file tells of changes in Postgres
+        self.is_local = ledger_url(home).get_backend_name() == "sqlite" and database_url(home) is None
 
     def get(self, key: tuple[object, ...], read: Callable[[], object]) -> Response:
         """Answer with what `read`, a document or rows, returns as JSON; kept as by `keep`."""

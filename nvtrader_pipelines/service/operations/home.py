@@ -229,7 +229,7 @@ class WholeHome(Family):
         """Write the whole home into one tar file; other commands may run meanwhile.
 
         The file holds `data/` and `warehouse/` with a SHA-256 of every file. Locks, logs of steps and the views, which
-        are published again, are left out, as is a ledger in Postgres, which the command then names.
+        are published again, are left out, as are ledger and catalog in Postgres, which the command then names.
 
         Raises:
             StorageError: if the file exists.

@@ -22,13 +22,14 @@ from pyiceberg.table import StaticTable
 
 from nvtrader_pipelines.storage.backups.restoring import MANIFEST_NAME, BackupManifest, OnFile
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.file_problems import find_damage
+from nvtrader_pipelines.storage.file_problems import find_damage, has_catalog
 from nvtrader_pipelines.storage.files import file_lock, open_sqlite
 from nvtrader_pipelines.storage.home import Home, lock_path
 from nvtrader_pipelines.storage.iceberg.catalog import DAMAGE_ERRORS, io_properties
 from nvtrader_pipelines.storage.iceberg.snapshots import reachable_paths
 from nvtrader_pipelines.storage.iceberg.upkeep import UPKEEP_LOCK
 from nvtrader_pipelines.storage.ledger.database import ledger_url
+from nvtrader_pipelines.storage.settings import database_url
 from nvtrader_pipelines.storage.store import Store
 
 RECORDS = (  # of finished work
@@ -63,7 +64,7 @@ def write_backup(store: Store, path: Path, on_file: OnFile) -> BackupManifest:
             writer.add_files(home.root.glob(pattern))
         outside = writer.add_ledger()
         writer.add_files(path for path in home.warehouse.rglob("*.db") if path != home.catalog)
-        writer.add_tables()
+        outside += writer.add_tables(store)
         with store.audit.lock():  # a trader writes to both in turns
             writer.add_files([store.audit.path, *(book.path for book in store.books().values())])
         writer.add_files(_walk(home))
@@ -105,18 +106,20 @@ class _TarWriter:
             self._add_file(self._home.ledger.relative_to(self._home.root).as_posix(), path)
         return ()
 
-    def add_tables(self) -> None:
-        """Add the catalog and all files that its tables refer to.
+    def add_tables(self, store: Store) -> tuple[str, ...]:
+        """Add the catalog if it is a file, and all files that its tables refer to; return what is outside.
 
         Raises:
             StorageError: if a table lacks a file, or one is damaged.
         """
-        if not self._home.catalog.exists():
-            return
-        with _database_copy(self._home.catalog) as copy:
-            with closing(sqlite3.connect(copy.name)) as catalog:
-                locations = [row[0] for row in catalog.execute("SELECT metadata_location FROM iceberg_tables")]
-            self.add("warehouse/catalog.db", copy)
+        outside: tuple[str, ...] = ()
+        if not has_catalog(self._home):
+            return outside
+        if url := database_url(self._home):
+            locations = list(store.tables.metadata_files().values())
+            outside = (f"the catalog {url.render_as_string(hide_password=True)}: back it up with pg_dump, too",)
+        else:
+            locations = self._add_catalog()
         paths: set[Path] = set()
         for location in locations:
             try:
@@ -132,6 +135,15 @@ class _TarWriter:
         if missing:
             raise StorageError(f"a table lacks the file {missing[0]}; restore the home from an earlier backup")
         self.add_files(list(paths))
+        return outside
+
+    def _add_catalog(self) -> list[str]:
+        """Add the catalog's file; return the metadata files of its tables."""
+        with _database_copy(self._home.catalog) as copy:
+            with closing(sqlite3.connect(copy.name)) as catalog:
+                locations = [row[0] for row in catalog.execute("SELECT metadata_location FROM iceberg_tables")]
+            self.add("warehouse/catalog.db", copy)
+        return locations
 
     def _add_file(self, name: str, path: Path) -> None:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""SQLite catalog of the Iceberg tables; tables are created and widened on first use."""
+"""Catalog of the Iceberg tables, in SQLite or Postgres; tables are created and widened on first use."""
 
 import re
 import struct
@@ -11,14 +11,17 @@ from polars.exceptions import ComputeError
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError, ValidationError
 from pyiceberg.table import Table as IcebergTable
-from sqlalchemy import URL, event
-from sqlalchemy.exc import DatabaseError, OperationalError
+from sqlalchemy import URL, event, func, select
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import DatabaseError, IntegrityError, OperationalError, SQLAlchemyError
 
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
-from nvtrader_pipelines.storage.file_problems import catalog_problem, rebuild_remedy
+from nvtrader_pipelines.storage.file_problems import catalog_problem, has_table_files, rebuild_remedy
 from nvtrader_pipelines.storage.files import IMMUTABLE, create_aside, file_lock, read_only_uri
 from nvtrader_pipelines.storage.home import Home, lock_path
 from nvtrader_pipelines.storage.iceberg.locations import FOLDER_PROPERTY
+from nvtrader_pipelines.storage.postgres import connect, create_schema, failure, in_schema
+from nvtrader_pipelines.storage.settings import database_url
 from nvtrader_pipelines.storage.table import Table
 
 FORMAT = {"format-version": "2"}
@@ -45,6 +48,8 @@ DAMAGE_ERRORS = (  # errors of pyiceberg and polars on a damaged file
     AssertionError,
     struct.error,
 )
+SCHEMA = "catalog"  # Postgres schema
+CREATION_LOCK = 7_239_148_205  # advisory lock in Postgres; an arbitrary number
 LONG_KEYS = ("spec_hash", "run_id", "file", "digest")
 
 
@@ -53,8 +58,11 @@ def open_catalog(home: Home) -> SqlCatalog:
 
     Raises:
         DamagedFileError: if the file is no database.
+        StorageError: if Postgres cannot be reached, or has no catalog of the tables of this home.
     """
     home.iceberg.mkdir(parents=True, exist_ok=True)
+    if url := database_url(home):
+        return _open_postgres(home, url)
     with file_lock(lock_path(home, "catalog")), _catalog_errors(home):
         if problem := catalog_problem(home):
             raise DamagedFileError(home.catalog, problem, rebuild_remedy(home))
@@ -62,6 +70,35 @@ def open_catalog(home: Home) -> SqlCatalog:
             with create_aside(home.catalog) as new:
                 _connect(home, new).engine.dispose()
         return _connect(home, home.catalog)
+
+
+def _open_postgres(home: Home, url: URL) -> SqlCatalog:
+    """Open the catalog in Postgres, creating its schema if necessary; machines take turns."""
+    engine = connect(url, SCHEMA).execution_options(isolation_level="AUTOCOMMIT")
+    try:
+        with engine.connect() as connection:
+            connection.execute(select(func.pg_advisory_lock(CREATION_LOCK)))  # until the connection closes
+            create_schema(connection, SCHEMA)
+            address = in_schema(url, SCHEMA).render_as_string(hide_password=False)
+            catalog = SqlCatalog("nvtrader", uri=address, pool_pre_ping="true", **io_properties(home))
+            weakref.finalize(catalog, catalog.engine.dispose)
+            if not catalog.list_namespaces() and has_table_files(home):
+                raise StorageError(
+                    f"the catalog {url.render_as_string()} has no tables, but {home.iceberg} holds their files; move "
+                    f"{home.warehouse} away and run `nvtrader materialize`, or correct database_url"
+                )
+    except SQLAlchemyError as error:
+        raise failure("catalog", url, error) from None
+    finally:
+        engine.dispose()
+
+    @event.listens_for(catalog.engine, "handle_error")
+    def _name_failure(context: ExceptionContext) -> None:
+        error = context.sqlalchemy_exception
+        if error and not context.is_pre_ping and not isinstance(error, IntegrityError):  # by it pyiceberg finds names
+            raise failure("catalog", url, error)
+
+    return catalog
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pyiceberg.table import Table as IcebergTable
 
-from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError
+from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError, UnavailableError
 from nvtrader_pipelines.storage.file_problems import PARQUET, ending_problem, rebuild_remedy
 from nvtrader_pipelines.storage.iceberg.catalog import table_errors
 from nvtrader_pipelines.storage.iceberg.commits import plan_files
@@ -22,6 +22,9 @@ def find_damaged_tables(tables: Warehouse) -> Iterator[StorageError]:
         try:
             with table_errors(tables.home, table):
                 sizes = _recorded_sizes(table, tables.find(table))
+        except UnavailableError as error:  # the catalog's, and so of every table
+            yield error
+            return
         except StorageError as error:
             yield error
             continue

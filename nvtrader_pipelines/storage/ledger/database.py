@@ -11,46 +11,39 @@ from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import SQLAlchemyError
 
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError, UnavailableError
 from nvtrader_pipelines.storage.file_problems import rebuild_remedy, sqlite_problem
 from nvtrader_pipelines.storage.files import IMMUTABLE, create_aside, file_lock, read_only_uri
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.schema import EARLIER_REVISIONS, HEAD, VERSION_TABLE
+from nvtrader_pipelines.storage.postgres import connect, create_schema, failure, parse_url
 from nvtrader_pipelines.storage.read_sources import note_read
+from nvtrader_pipelines.storage.settings import LEDGER_VARIABLE as VARIABLE
+from nvtrader_pipelines.storage.settings import database_url
 
-VARIABLE = "NVTRADER_LEDGER_URL"
 DATABASE_ERRORS = (SQLAlchemyError, sqlite3.Error, OSError)
 SCHEMA = "ledger"  # Postgres schema; Dagster and MLflow have tables of the same names
 MIGRATION_LOCK = 7_239_148_204  # advisory lock in Postgres; an arbitrary number
 BUSY_TIMEOUT = 60  # seconds to wait for another writer in SQLite
-DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg"}
 # FULL: a committed version or run survives a power cut, like the table rows that name it.
 PRAGMAS = ("foreign_keys = ON", "recursive_triggers = ON", "synchronous = FULL")
 WRITES = "nvtrader_writes"
 
 
 def ledger_url(home: Home) -> sa.URL:
-    """URL of the database: $NVTRADER_LEDGER_URL, else the SQLite file of the home.
+    """URL of the database: $NVTRADER_LEDGER_URL, else that of the settings, else the SQLite file of the home.
 
     Raises:
-        StorageError: if the variable is not the URL of a SQLite file or a Postgres database.
+        StorageError: if the variable is not the URL of a SQLite file or a Postgres database, or a setting is invalid.
     """
-    text = os.environ.get(VARIABLE)
-    if not text:
-        return sa.URL.create("sqlite", database=str(home.ledger))
-    requirement = f"{VARIABLE} must be postgresql://user:password@host/database or sqlite:////path/to/file"
+    if not (text := os.environ.get(VARIABLE)):
+        return database_url(home) or sa.URL.create("sqlite", database=str(home.ledger))
     try:
-        url = sa.make_url(text)
-    except (ArgumentError, ValueError):  # ValueError: the port is not a number
-        raise StorageError(f"{requirement}, but it is not a URL") from None  # the cause may hold the password
-    url = url.set(drivername=DRIVERS.get(url.drivername, url.drivername))
-    if url.get_backend_name() not in {"sqlite", "postgresql"}:
-        raise StorageError(f"{requirement}, but it names {url.get_backend_name()}")
-    if url.get_backend_name() == "sqlite" and url.database in {None, "", ":memory:"}:
-        raise StorageError(f"{requirement}, but it names no file")
-    return url
+        return parse_url(text, "postgresql", "sqlite")
+    except ValueError as error:
+        raise StorageError(f"{VARIABLE} {error}") from None
 
 
 @dataclass(frozen=True)
@@ -81,21 +74,14 @@ class Database:
         Raises:
             StorageError: if the driver is not installed.
         """
-        is_sqlite = url.get_backend_name() == "sqlite"
-        arguments: dict[str, Any] = {"timeout": BUSY_TIMEOUT} if is_sqlite else {"options": f"-csearch_path={SCHEMA}"}
-        uri = read_only_uri(Path(str(url.database))) if is_sqlite else None
-        engine_url = sa.URL.create("sqlite", database=uri, query=IMMUTABLE) if uri else url
-        try:
-            engine = sa.create_engine(
-                engine_url, hide_parameters=True, connect_args=arguments, pool_pre_ping=not is_sqlite
-            )
-        except (ModuleNotFoundError, NoSuchModuleError):
-            raise StorageError(
-                f"the driver of {url.drivername} is not installed; run pip install 'nvtrader-pipelines[postgres]'"
-            ) from None
-        if is_sqlite:
+        if url.get_backend_name() == "sqlite":
+            uri = read_only_uri(Path(str(url.database)))
+            engine_url = sa.URL.create("sqlite", database=uri, query=IMMUTABLE) if uri else url
+            engine = sa.create_engine(engine_url, hide_parameters=True, connect_args={"timeout": BUSY_TIMEOUT})
             event.listen(engine, "connect", _configure_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
+        else:
+            engine = connect(url, SCHEMA)
         database = cls(url, engine)
         weakref.finalize(database, engine.dispose)
         return database
@@ -137,8 +123,7 @@ class Database:
         if self.file is None:
             with self.transaction() as connection:
                 connection.execute(sa.select(sa.func.pg_advisory_xact_lock(MIGRATION_LOCK)))
-                if SCHEMA not in sa.inspect(connection).get_schema_names():
-                    connection.execute(sa.schema.CreateSchema(SCHEMA))
+                create_schema(connection, SCHEMA)
                 self._create(connection)
             return
         with file_lock(self.file.with_name(f"{self.file.name}.lock")):
@@ -184,12 +169,10 @@ class Database:
         try:
             yield
         except SQLAlchemyError as error:
+            if self.file is None:
+                raise failure("ledger", self.url, error) from None
             message = " ".join(str(getattr(error, "orig", None) or error).split())
-            if self.url.password:
-                message = message.replace(str(self.url.password), "***")
-            hint = f"check {VARIABLE} and the server" if self.file is None else "check the file and its disk"
-            # without the cause: a driver may quote the password in its message
-            raise UnavailableError(f"the ledger {self.name} failed: {message}; {hint}") from None
+            raise UnavailableError(f"the ledger {self.name} failed: {message}; check the file and its disk") from None
 
 
 def _revision(connection: sa.Connection) -> str | None:

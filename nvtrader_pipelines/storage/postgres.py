@@ -1,0 +1,93 @@
+"""URLs of databases, connections to Postgres, and sentences on their failures; none shows a password."""
+
+import sqlalchemy as sa
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
+
+FORMS = {"postgresql": "postgresql://user:password@host/database", "sqlite": "sqlite:////path/to/file"}
+DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg"}
+CONNECT_TIMEOUT = 10  # seconds to wait for a server
+ADDRESS = "start the server, or correct host and port in the URL"
+LOGIN = "correct user and password of the URL, PGPASSWORD or ~/.pgpass"
+REMEDIES = {  # by words of the server's or the driver's message
+    "failed to resolve host": ADDRESS,
+    "Connection refused": ADDRESS,
+    "No such file or directory": ADDRESS,  # of a socket
+    "timeout expired": ADDRESS,
+    "password authentication failed": LOGIN,
+    "no password supplied": LOGIN,
+    'FATAL: role "': LOGIN,
+    'FATAL: database "': "create the database with createdb, or correct its name in the URL",
+    "permission denied": "let the user create schemas and tables in the database",
+}
+
+
+def parse_url(text: object, *backends: str) -> sa.URL:
+    """Parse the URL of a database; a password among its options becomes the password.
+
+    Raises:
+        ValueError: if it is not the URL of a database of these kinds.
+    """
+    requirement = f"must be {' or '.join(FORMS[backend] for backend in backends)}"
+    try:
+        url = sa.make_url(str(text))
+    except (ArgumentError, ValueError):  # ValueError: the port is not a number
+        raise ValueError(f"{requirement}, but it is not a URL") from None  # the cause may hold the password
+    url = url.set(drivername=DRIVERS.get(url.drivername, url.drivername))
+    if url.get_backend_name() not in backends:
+        raise ValueError(f"{requirement}, but it names {url.get_backend_name()}")
+    if url.get_backend_name() == "sqlite" and url.database in {None, "", ":memory:"}:
+        raise ValueError(f"{requirement}, but it names no file")
+    if password := url.query.get("password"):
+        url = url.set(password=str(password)).difference_update_query(["password"])
+    return url
+
+
+def in_schema(url: sa.URL, schema: str) -> sa.URL:
+    """URL of connections whose tables are in a schema."""
+    return url.set(query={"connect_timeout": str(CONNECT_TIMEOUT), **url.query, "options": f"-csearch_path={schema}"})
+
+
+def connect(url: sa.URL, schema: str) -> sa.Engine:
+    """Make a pool of connections to Postgres; the first use connects.
+
+    Raises:
+        StorageError: if the driver is not installed.
+    """
+    try:
+        return sa.create_engine(in_schema(url, schema), hide_parameters=True, pool_pre_ping=True)
+    except (ModuleNotFoundError, NoSuchModuleError):
+        raise StorageError(
+            f"the driver of {url.drivername} is not installed; run pip install 'nvtrader-pipelines[postgres]'"
+        ) from None
+
+
+def create_schema(connection: sa.Connection, schema: str) -> None:
+    """Create a schema if it is missing; the caller holds an advisory lock."""
+    if schema not in sa.inspect(connection).get_schema_names():
+        connection.execute(sa.schema.CreateSchema(schema))
+
+
+def failure(part: str, url: sa.URL, error: BaseException) -> UnavailableError:
+    """Sentence on a failed use of a database; raise it without the cause, which may quote the password."""
+    message = " ".join(str(getattr(error, "orig", None) or error).split())
+    if url.password:
+        message = message.replace(str(url.password), "***")
+    remedy = next((remedy for words, remedy in REMEDIES.items() if words in message), "check the URL and the server")
+    return UnavailableError(f"the {part} {url.render_as_string(hide_password=True)} failed: {message}; {remedy}")
+
+
+def find_problem(part: str, url: sa.URL, schema: str) -> str:
+    """Connect to a database of Postgres; return the problem with its remedy, or an empty text."""
+    try:
+        engine = connect(url, schema)
+        try:
+            engine.connect().close()
+        finally:
+            engine.dispose()
+    except SQLAlchemyError as error:
+        return str(failure(part, url, error))
+    except StorageError as error:
+        return str(error)
+    return ""

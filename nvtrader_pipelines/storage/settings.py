@@ -1,0 +1,74 @@
+"""Settings of a home: `nvtrader.toml` at its root, and environment variables, which win."""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+
+if TYPE_CHECKING:  # slow to import, and a home without the setting needs none of it
+    import sqlalchemy as sa
+
+PREFIX = "NVTRADER_"  # of the variable of a setting, in capitals
+LEDGER_VARIABLE = "NVTRADER_LEDGER_URL"  # database of the ledger alone, before `database_url`
+
+
+class Settings(BaseModel):
+    """Settings of a home, the same on every machine that uses it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    database_url: Any = Field(default=None, repr=False)  # SQLAlchemy's URL of Postgres; None: SQLite files of the home
+
+    @field_validator("database_url", mode="before")
+    @classmethod
+    def _parse_url(cls, value: object) -> "sa.URL":
+        from nvtrader_pipelines.storage.postgres import parse_url
+
+        return parse_url(value, "postgresql")
+
+
+def read_settings(home: Home) -> Settings:
+    """Read the settings of a home.
+
+    Raises:
+        StorageError: if the file is not TOML, a key is unknown, a value is not valid, or the file has a password.
+    """
+    path, name = home.settings_file, home.settings_file.name
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except ValueError as error:  # also of text that is not UTF-8
+        raise StorageError(f"{name} is not valid TOML: {error}") from None
+    variables = {field: os.environ.get(f"{PREFIX}{field.upper()}") for field in Settings.model_fields}
+    if (url := _validate(content, name).database_url) and url.password:
+        raise StorageError(
+            f"database_url in {name} must be without a password, since queries read the files of a home; set "
+            "NVTRADER_DATABASE_URL or PGPASSWORD, or write it to ~/.pgpass"
+        )
+    return _validate(content | {field: value for field, value in variables.items() if value}, f"{PREFIX}DATABASE_URL")
+
+
+def _validate(values: Mapping[str, Any], source: str) -> Settings:
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        from nvtrader_pipelines.components.explanation import explain
+
+        raise StorageError(f"{source} is not valid: {explain(error, Settings)}") from None  # it may hold a password
+
+
+def database_url(home: Home) -> "sa.URL | None":
+    """URL of the Postgres of a home, or None: SQLite files of the home.
+
+    Raises:
+        StorageError: as `read_settings`.
+    """
+    return read_settings(home).database_url
+
+
+def has_ledger_elsewhere(home: Home) -> bool:
+    """Whether the ledger is not the file of the home."""
+    return bool(os.environ.get(LEDGER_VARIABLE) or read_settings(home).database_url)

@@ -1,0 +1,70 @@
+import pytest
+
+from nvtrader_pipelines.service.doctor import check_databases
+from nvtrader_pipelines.storage.backups.writing import write_backup
+from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
+from nvtrader_pipelines.storage.ledger.database import ledger_url
+from nvtrader_pipelines.storage.settings import LEDGER_VARIABLE, database_url, read_settings
+
+SECRET = "correct-horse-battery-staple"
+VARIABLE = "NVTRADER_DATABASE_URL"
+CLOSED = f"postgresql://me:{SECRET}@127.0.0.1:1/shared"
+
+
+def write_settings(home, text):
+    (home.root / "nvtrader.toml").write_text(text)
+
+
+def test_home_without_settings_has_its_own_files(home, store):
+    assert database_url(home) is None
+    assert ledger_url(home).database == str(home.ledger)
+    rows = [(row.check, row.result, row.problem) for row in check_databases(store)]
+    assert rows == [("ledger", str(home.ledger), ""), ("catalog", str(home.catalog), "")]
+
+
+def test_variable_wins_over_the_file_and_the_ledgers_own_over_both(home, monkeypatch, tmp_path):
+    write_settings(home, 'database_url = "postgresql://me@host/file"')
+    assert database_url(home).database == ledger_url(home).database == "file"
+    assert database_url(home).drivername == "postgresql+psycopg"
+    monkeypatch.setenv(VARIABLE, "")
+    assert database_url(home).database == "file"
+    monkeypatch.setenv(VARIABLE, "postgresql://me@host/variable")
+    monkeypatch.setenv(LEDGER_VARIABLE, f"sqlite:///{tmp_path}/ledger.db")
+    assert database_url(home).database == "variable"
+    assert ledger_url(home).database == f"{tmp_path}/ledger.db"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("database_url =", "TOML"),
+        (f'databse_url = "{CLOSED}"', "did you mean 'database_url'"),
+        (f'database_url = "{CLOSED}"', "without a password"),
+        (f'database_url = "postgresql://me@host/d?password={SECRET}"', "without a password"),
+        (f"[database_url]\npassword = '{SECRET}'", "database_url: must be postgresql://"),
+        (f'database_url = "mysql://me:{SECRET}@host/database"', "names mysql"),
+        ('database_url = "sqlite:////some/file.db"', "names sqlite"),
+        (f'database_url = "postgresql://me:{SECRET}@host:port/database"', "not a URL"),
+    ],
+)
+def test_invalid_settings_are_refused_without_the_password(home, text, words):
+    write_settings(home, text)
+    with pytest.raises(StorageError, match=words) as caught:
+        read_settings(home)
+    assert SECRET not in f"{caught.value} {caught.value.__cause__}"
+
+
+@pytest.mark.parametrize("url", [CLOSED, f"postgresql://me@127.0.0.1:1/shared?password={SECRET}"])
+def test_password_of_the_variable_is_shown_nowhere(home, store, monkeypatch, tmp_path, url):
+    monkeypatch.setenv(VARIABLE, url)
+    with pytest.raises(UnavailableError) as caught:
+        store.tables.describe_all()
+    with pytest.raises(UnavailableError):
+        _ = store.ledger
+    rows = check_databases(store)
+    assert [bool(row.problem) for row in rows] == [True, True]
+    home.iceberg.joinpath("gold/returns/metadata").mkdir(parents=True)
+    manifest = write_backup(store, tmp_path / "home.tar", lambda *_: None)
+    assert len(manifest.outside) == 1
+    shown = (caught.value, caught.value.__cause__, rows, manifest, read_settings(home), database_url(home))
+    assert SECRET not in "".join(f"{part} {part!r}" for part in shown)
