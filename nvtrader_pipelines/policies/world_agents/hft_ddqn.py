@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from stable_baselines3 import DQN
     from stable_baselines3.common.policies import BasePolicy
 
+_LOWEST = -1e12  # value of a choice out of reach, in place of minus infinity
+
 
 class HftQNet(Component):
     """Q-network with a layer over the book beside an embedding of the position, and punished choices out of reach.
@@ -68,7 +70,7 @@ class HftDdqnAgent(DqnLearner):
 
         assert isinstance(world, BookTrading)
         taught = ProgramSimulation(world, self.n_envs, *world.book(panel, window))
-        n_seen = taught.observe().shape[1]
+        (n_seen,) = taught.observation_space.shape or (0,)
         taught.solve()
         settings = {**self.backbone.settings(n_seen), "optimizer_kwargs": OPTIMIZER}
         model = self.dqn(DistilledDQN, HftQNetPolicy, taught, seed, **settings)
@@ -99,7 +101,7 @@ class ProgramSimulation(BookSimulation):
 
         inside = np.concatenate([self.moves[first:last] for first, last in self.windows])
         self._deviation = float((N_POSITIONS - 1) * inside.std()) or 1.0
-        self.future = program_values(self)
+        self._future = program_values(self)
         box = self.observation_space
         assert isinstance(box, spaces.Box)
         edges = np.full(N_POSITIONS, np.inf, np.float32)
@@ -107,12 +109,9 @@ class ProgramSimulation(BookSimulation):
 
     def observe(self) -> NDArray[np.float32]:
         """Observations of the accounts, then the program's values of the choices, (n, length + N_POSITIONS)."""
-        observation = super().observe()
-        if not hasattr(self, "future"):
-            return observation
         values = self.gains_of_trading() + np.arange(N_POSITIONS) * self.moves[self.t, None]
-        values = (values + self.future[np.minimum(self.t + 1, len(self.future) - 1)]) / self._deviation
-        return np.hstack([observation, np.maximum(values, -1e12)], dtype=np.float32)
+        values = (values + self._future[np.minimum(self.t + 1, len(self._future) - 1)]) / self._deviation
+        return np.hstack([super().observe(), np.maximum(values, _LOWEST)], dtype=np.float32)
 
     def step(self, actions: NDArray[Any]) -> WorldStep:
         """Trade every account; terms are in deviations."""
