@@ -54,6 +54,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "doctor": "home_commands",
         "notify": "home_commands",
         "backup": "home_commands",
+        "migrate": "home_commands",
         "restore": "home_commands",
     },
 }

@@ -22,6 +22,7 @@ from nvtrader_pipelines.storage.tables import (
     DPO_EPOCHS,
     FILLS,
     LLM_CALLS,
+    ORDER_BOOKS,
     PROMOTION_DECISIONS,
     REFUSED_DECISIONS,
     RESEARCH_SESSIONS,
@@ -39,11 +40,11 @@ NO_TABLES = {  # rows of the ledger, files, and a row of a table that sessions o
     "policies/dpo_policy",
     "research/autoresearch_session",
 }
-WRITTEN_BESIDE = {  # by bronze.bars, evaluation, orders, active policy, searches, decisions and evaluations of alphas
+WRITTEN_BESIDE = {  # by bronze.bars, evaluation, orders, active policy, searches, decisions, alphas, landed books
     table.name
     for table in (
         *(DELIVERIES, RUNS, FILLS, AUDIT, PROMOTION_DECISIONS, RESEARCH_SESSIONS, REFUSED_DECISIONS),
-        *(SERIES, DPO_EPOCHS, DPO_CHECKS, LLM_CALLS, ALPHAS),
+        *(SERIES, ORDER_BOOKS, DPO_EPOCHS, DPO_CHECKS, LLM_CALLS, ALPHAS),
     )
 }
 

@@ -14,10 +14,12 @@ from nvtrader_pipelines.storage.backups.writing import write_backup
 from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
 from nvtrader_pipelines.storage.file_problems import has_catalog
 from nvtrader_pipelines.storage.home import Home, create_home
+from nvtrader_pipelines.storage.moving import move_databases
 from nvtrader_pipelines.storage.specs import read_experiment
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, EQUITY_CURVES
 from tests.homes import SPEC, nvtrader, table_contents
+from tests.storage.ledger.run_rows import RUN_ID, event, run_row
 from tests.storage.table_rows import run_keys, run_rows, start
 from tests.storage.test_processes import PRELUDE, WRITERS
 
@@ -130,6 +132,36 @@ def test_doctor_names_a_missing_database_and_a_wrong_password(database, server, 
         _ = store.ledger
     settings.write_text(before)
     server.psql("SELECT pg_reload_conf()")
+
+
+def test_home_moves_to_postgres_and_back(database, server, tmp_path, monkeypatch):
+    home = create_home(tmp_path / "home")
+    monkeypatch.delenv("NVTRADER_DATABASE_URL")
+    before = Store(home)
+    for spec in (SPEC, SPEC.model_copy(update={"description": "its child"})):
+        before.ledger.register(spec)
+    before.ledger.begin(run_row(before.ledger))
+    for _ in range(3):
+        before.ledger.record_event(event())
+    before.tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 5, equity=1.0), run_keys("run"))
+    monkeypatch.setenv("NVTRADER_DATABASE_URL", database)
+    moved = {row.table: row for row in move_databases(home, back=False)}
+    assert (moved["ledger.versions"].n_rows, moved["ledger.events"].n_rows) == (3, 3)
+    assert moved["catalog.iceberg_tables"].n_rows == 1
+    assert not any(row.is_new for row in move_databases(home, back=False))  # again: nothing to do
+    after = Store(home)
+    assert after.ledger.read(SPEC.partition_key) == SPEC
+    assert after.tables.read(EQUITY_CURVES).equals(before.tables.read(EQUITY_CURVES))
+    after.ledger.record_event(event())  # numbered after those copied
+    after.tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 7, equity=2.0), run_keys("run"))
+    with pytest.raises(StorageError, match="other rows"):
+        move_databases(home, back=True)
+    for path in (*home.warehouse.glob("ledger.db*"), *home.warehouse.glob("catalog.db*")):
+        path.rename(tmp_path / path.name)
+    move_databases(home, back=True)
+    monkeypatch.delenv("NVTRADER_DATABASE_URL")
+    assert len(Store(home).ledger.events(RUN_ID)) == 4
+    assert Store(home).tables.read(EQUITY_CURVES)["equity"].to_list() == [2.0] * 7
 
 
 def test_new_database_of_a_home_with_tables_is_refused(database, tmp_path, monkeypatch):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         HomeReport,
         ListedCheck,
         ListedTable,
+        MovedTable,
         RestoredHome,
         TableColumn,
     )
@@ -245,6 +246,24 @@ class WholeHome(Family):
             manifest = write_backup(self.store, path, on_file)
         size = path.stat().st_size
         return BackupDocument(path=path, n_files=len(manifest.files), n_bytes=size, outside=manifest.outside)
+
+    @operation("nvtrader migrate", "nvtrader migrate --back --json")
+    def migrate(
+        self, *, back: Annotated[bool, Field(description="Copy from Postgres back to the files of the home.")] = False
+    ) -> "Annotated[pl.DataFrame, MovedTable]":
+        """Copy ledger and catalog to the Postgres of the settings, or back, and compare rows and digests.
+
+        Stop what writes before. What is copied stays where it was; an interrupted migration can be repeated.
+
+        Raises:
+            StorageError: if no database is set, it cannot be reached, it has other rows, or a process writes meanwhile.
+        """
+        import polars as pl
+
+        from nvtrader_pipelines.service.documents.home_facts import MovedTable
+        from nvtrader_pipelines.storage.moving import move_databases
+
+        return pl.DataFrame(move_databases(self.store.home, back=back), schema=[*MovedTable.model_fields], orient="row")
 
     @operation(
         "nvtrader halt",

@@ -68,8 +68,8 @@ def open_catalog(home: Home) -> SqlCatalog:
             raise DamagedFileError(home.catalog, problem, rebuild_remedy(home))
         if not home.catalog.exists():
             with create_aside(home.catalog) as new:
-                _connect(home, new).engine.dispose()
-        return _connect(home, home.catalog)
+                connect_file(home, new).engine.dispose()
+        return connect_file(home, home.catalog)
 
 
 def _open_postgres(home: Home, url: URL) -> SqlCatalog:
@@ -84,8 +84,8 @@ def _open_postgres(home: Home, url: URL) -> SqlCatalog:
             weakref.finalize(catalog, catalog.engine.dispose)
             if not catalog.list_namespaces() and has_table_files(home):
                 raise StorageError(
-                    f"the catalog {url.render_as_string()} has no tables, but {home.iceberg} holds their files; move "
-                    f"{home.warehouse} away and run `nvtrader materialize`, or correct database_url"
+                    f"the catalog {url.render_as_string()} has no tables, but {home.iceberg} holds their files; run "
+                    "`nvtrader migrate`, or correct database_url"
                 )
     except SQLAlchemyError as error:
         raise failure("catalog", url, error) from None
@@ -164,7 +164,8 @@ def io_properties(home: Home) -> dict[str, str]:
     return {FOLDER_PROPERTY: folder, "py-io-impl": "nvtrader_pipelines.storage.iceberg.fsync_io.FsyncFileIO"}
 
 
-def _connect(home: Home, path: Path) -> SqlCatalog:
+def connect_file(home: Home, path: Path) -> SqlCatalog:
+    """Open a catalog in a SQLite file, creating its tables if necessary."""
     url = URL.create("sqlite", database=str(path), query={"timeout": "60"})  # it quotes the path, as of a home `a%20b`
     if uri := read_only_uri(path):
         url = URL.create("sqlite", database=uri, query=IMMUTABLE)

@@ -1,0 +1,130 @@
+"""Move the ledger and the catalog of a home between its files and the Postgres of its settings."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+import sqlalchemy as sa
+from pyiceberg.catalog.sql import SqlCatalogBaseTable
+from sqlalchemy.exc import SQLAlchemyError
+
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.iceberg.catalog import CREATION_LOCK, connect_file
+from nvtrader_pipelines.storage.iceberg.catalog import SCHEMA as CATALOG
+from nvtrader_pipelines.storage.ledger.database import Database
+from nvtrader_pipelines.storage.ledger.schema import METADATA
+from nvtrader_pipelines.storage.postgres import connect, create_schema, failure
+from nvtrader_pipelines.storage.settings import LEDGER_VARIABLE, database_url
+
+N_ROWS = 10_000  # of one insert
+
+
+class MovedTable(NamedTuple):
+    """Table that is equal in both places."""
+
+    table: str
+    n_rows: int
+    digest: str  # SHA-256 of its rows
+    is_new: bool  # copied now, not there before
+
+
+def move_databases(home: Home, *, back: bool) -> list[MovedTable]:
+    """Copy ledger and catalog from the files of a home to its Postgres, or back; the source stays as it is.
+
+    Tables that are equal already are left, so an interrupted move can be repeated.
+
+    Raises:
+        StorageError: if there is no setting, the ledger has a variable of its own, the target has other rows, a process
+            writes meanwhile, or a database cannot be reached; the target then has all of a part, ledger or catalog, or
+            nothing of it.
+    """
+    url = database_url(home)
+    if url is None:
+        raise StorageError(
+            "database_url must name the Postgres to move to or from; set it in nvtrader.toml or by variable"
+        )
+    if os.environ.get(LEDGER_VARIABLE):
+        raise StorageError(f"the ledger must be where database_url says, but {LEDGER_VARIABLE} is set; unset it")
+    file = sa.URL.create("sqlite", database=str(home.ledger))
+    moved = []
+    for part, places in {
+        "ledger": (lambda: _ledger(file), lambda: _ledger(url)),
+        "catalog": (lambda: _catalog_file(home), lambda: _catalog_postgres(url)),
+    }.items():
+        metadata = METADATA if part == "ledger" else SqlCatalogBaseTable.metadata
+        with ExitStack() as stack:
+            source, target = (stack.enter_context(place()) for place in (places[::-1] if back else places))
+            moved += [_copy(part, table, source, target) for table in metadata.sorted_tables]
+    return moved
+
+
+@contextmanager
+def _ledger(url: sa.URL) -> Iterator[sa.Connection]:
+    database = Database.connect(url)
+    database.create()
+    with database.transaction() as connection:  # in SQLite other writers wait
+        yield connection
+
+
+@contextmanager
+def _catalog_file(home: Home) -> Iterator[sa.Connection]:
+    home.iceberg.mkdir(parents=True, exist_ok=True)
+    with connect_file(home, home.catalog).engine.begin() as connection:
+        yield connection
+
+
+@contextmanager
+def _catalog_postgres(url: sa.URL) -> Iterator[sa.Connection]:
+    engine = connect(url, CATALOG)
+    try:
+        with engine.begin() as connection:
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(CREATION_LOCK)))
+            create_schema(connection, CATALOG)
+            SqlCatalogBaseTable.metadata.create_all(connection)
+            yield connection
+    except SQLAlchemyError as error:
+        raise failure("catalog", url, error) from None
+    finally:
+        engine.dispose()
+
+
+def _copy(part: str, table: sa.Table, source: sa.Connection, target: sa.Connection) -> MovedTable:
+    """Copy a table within a transaction of the target, and compare both sides."""
+    name, expected, present = f"{part}.{table.name}", _digest(table, source), _digest(table, target)
+    is_new = present != expected
+    if is_new:
+        if present[0]:
+            raise StorageError(
+                f"{name} must be empty where it is moved to, but has {present[0]:,} other rows; choose an empty "
+                "database, or move the old file away"
+            )
+        for rows in source.execute(_ordered(table)).mappings().partitions(N_ROWS):
+            target.execute(sa.insert(table), [dict(row) for row in rows])
+        _advance_sequences(table, target)
+        if not expected == _digest(table, source) == _digest(table, target):
+            raise StorageError(f"{name} has changed while it was moved; stop the processes that write, and try again")
+    return MovedTable(name, *expected, is_new)
+
+
+def _ordered(table: sa.Table) -> sa.Select[tuple[object, ...]]:
+    """Select all rows, in the order of the key; parents of versions come first, as they were registered first."""
+    first = [table.c.created_at] if "created_at" in table.c else []
+    return sa.select(table).order_by(*first, *table.primary_key.columns)
+
+
+def _digest(table: sa.Table, connection: sa.Connection) -> tuple[int, str]:
+    """Number and SHA-256 of the rows."""
+    rows = sorted(repr(tuple(row)) for row in connection.execute(sa.select(table)))
+    return len(rows), hashlib.sha256("\n".join(rows).encode()).hexdigest()
+
+
+def _advance_sequences(table: sa.Table, target: sa.Connection) -> None:
+    """Let Postgres number new rows after those copied."""
+    column = table.autoincrement_column
+    if target.dialect.name == "postgresql" and column is not None:
+        sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
+        highest = sa.select(sa.func.max(column)).scalar_subquery()
+        target.execute(sa.select(sa.func.setval(sequence, highest)).where(highest.is_not(None), sequence.is_not(None)))
