@@ -3,6 +3,7 @@
 import os
 import pickle
 import signal
+import socket
 import threading
 import time
 from collections import Counter
@@ -145,13 +146,27 @@ def _start(*_: Any) -> None:
 
 
 def _start_ray(ray: Any, address: str) -> None:
-    """Start or connect to Ray, without its handler of SIGTERM, its output, and its reports to its makers."""
+    """Start or connect to Ray, without its handler of SIGTERM, its output, and its reports to its makers.
+
+    Raises:
+        ValueError: if no cluster answers at the address.
+    """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if address != LOCAL:
+        _require_reachable(address)  # Ray itself tries for ever
     before = signal.getsignal(signal.SIGTERM)
     own = {"include_dashboard": False} if address == LOCAL else {}
-    ray.init(address=address, log_to_driver=False, logging_level="warning", **own)
+    ray.init(address=address, log_to_driver=False, logging_level="error", **own)
     if threading.current_thread() is threading.main_thread():  # elsewhere Ray sets none
         signal.signal(signal.SIGTERM, before)
+
+
+def _require_reachable(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=5.0).close()
+    except (OSError, ValueError) as error:
+        raise ValueError(f"no Ray answers at {address!r}, which must be HOST:PORT of a cluster: {error}") from error
 
 
 def _ended(error: Exception) -> WorkerEndedError:

@@ -4,6 +4,7 @@ import pytest
 
 from nvtrader_pipelines.components.executor import ProcessExecutor
 from nvtrader_pipelines.components.executor_choice import EXECUTOR, make_executor
+from nvtrader_pipelines.components.ray_executor import _start_ray
 
 
 @pytest.mark.parametrize("kind", ["", "processes"])
@@ -23,3 +24,9 @@ def test_ray_that_is_not_installed_is_refused_with_its_extra(monkeypatch):
     monkeypatch.setenv(EXECUTOR, "ray")
     with pytest.raises(ValueError, match=r"nvtrader-pipelines\[ray\]"):
         make_executor(1)
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "somewhere"])
+def test_address_at_which_nothing_answers_is_refused(address):
+    with pytest.raises(ValueError, match=address):
+        _start_ray(None, address)
