@@ -3,18 +3,19 @@
 import gc
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
 import traceback
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import wait
-from multiprocessing.reduction import ForkingPickler
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 
 class WorkerEndedError(RuntimeError):
@@ -39,39 +40,20 @@ class Call:
         return self.returned
 
 
-class Executor(AbstractContextManager["Executor"], Protocol):
+class Executor(AbstractContextManager["Executor"], ABC):
     """Workers of calls; leaving the context awaits the calls, or ends the workers at once after an error.
 
     Errors of calls whose results nobody takes are printed.
     """
 
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Call:
-        """Call a function in a worker, with the arguments and the values that all calls share."""
-        ...
-
-    def receive(self, timeout: float) -> tuple[Call, Any] | None:
-        """Wait for a message of a call, or None as that of an ended call; return None after the seconds."""
-
-    def end(self) -> None:
-        """End the workers at once, also within a call."""
-
-
-class ProcessExecutor(Executor):
-    """Executor whose workers are forked from a server process, and have a pipe to the caller for themselves."""
-
-    def __init__(self, n_workers: int, preloaded: Sequence[str] = (), *shared: Any) -> None:
-        """Prepare the workers, which start with their first call and get the shared values once."""
-        self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(list(preloaded))  # of no effect if the server is running
-        self._n_workers, self._shared = n_workers, shared
-        self._processes: dict[Any, Any] = {}  # by pipe
-        self._running: dict[Any, Call] = {}  # by pipe
+    def __init__(self) -> None:
+        self._running: dict[Any, Call] = {}  # by what its messages come from
         self._waiting: deque[Call] = deque()
 
     def __exit__(self, *exception: object) -> None:
         """Await the calls unless there is an error, and end the workers."""
         try:
-            while self._running and exception[0] is None:
+            while (self._running or self._waiting) and exception[0] is None:
                 call, message = self.receive(0.5) or (None, None)
                 if call and message is None and call.error and not call.is_taken:
                     traceback.print_exception(call.error)
@@ -79,11 +61,36 @@ class ProcessExecutor(Executor):
             self.end()
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Call:
-        """Call a function in a worker, with the arguments and the shared values."""
+        """Call a function in a worker, with the arguments and the values that all calls share."""
         call = Call(function, arguments)
         self._waiting.append(call)
         self._dispatch()
         return call
+
+    @abstractmethod
+    def receive(self, timeout: float) -> tuple[Call, Any] | None:
+        """Wait for a message of a call, or None as that of an ended call; return None after the seconds."""
+
+    @abstractmethod
+    def end(self) -> None:
+        """End the workers at once, also within a call."""
+
+    @abstractmethod
+    def _dispatch(self) -> None:
+        """Give the calls that wait to idle workers, or to new ones if some have not started or were killed."""
+
+
+class ProcessExecutor(Executor):
+    """Executor whose workers are forked from a server process, and have a pipe to the caller for themselves."""
+
+    def __init__(self, n_workers: int | None, preloaded: Sequence[str] = (), *shared: Any) -> None:
+        """Prepare the workers, one a core if None, which start with their first call and get the shared values once."""
+        super().__init__()
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(list(preloaded))  # of no effect if the server is running
+        self._n_workers = (os.cpu_count() or 1) if n_workers is None else n_workers
+        self._shared = shared
+        self._processes: dict[Any, Any] = {}  # by pipe
 
     def receive(self, timeout: float) -> tuple[Call, Any] | None:
         """Wait for a message of a call, or None as that of an ended call; return None after the seconds."""
@@ -112,7 +119,6 @@ class ProcessExecutor(Executor):
             pipe.close()
 
     def _dispatch(self) -> None:
-        """Give the calls that wait to idle workers, or to new ones if some have not started or were killed."""
         while self._waiting and len(self._running) < self._n_workers:
             idle = self._processes.keys() - self._running.keys()
             pipe = next((pipe for pipe in idle if self._processes[pipe].is_alive()), None) or self._start()
@@ -138,37 +144,45 @@ class ProcessExecutor(Executor):
 
 
 _STARTING = threading.Lock()  # of workers, by several threads
-_caller: list[Any] = []  # in a worker: the pipe to the caller
+_senders: list[Callable[[bytes], Any]] = []  # in a worker: what sends to the caller
 
 
 def send(message: Any) -> None:
     """Send a message other than None from within a call to the caller's `receive`."""
-    _caller[0].send((message, None, None))
+    _senders[0](pickle.dumps((message, None, None)))
+
+
+def start_worker(sender: Callable[[bytes], Any]) -> None:
+    """Make this process a worker, whose calls `send` by this."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C
+    _senders.append(sender)
+
+
+def outcome_of(function: Callable[..., Any], *arguments: Any) -> bytes:
+    """Call a function and pickle None as the message of its end, what it returned, and its error."""
+    try:
+        return pickle.dumps((None, function(*arguments), None))
+    except Exception as error:  # noqa: BLE001 - the caller raises it
+        return _pickled_error(error)
 
 
 def _work(pipe: Any, shared: tuple[Any, ...]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the caller handles Ctrl-C
+    start_worker(pipe.send_bytes)
     threading.Thread(target=_end_with_caller, daemon=True).start()
-    _caller.append(pipe)
     gc.freeze()  # a garbage collection would copy every page that workers share
     with suppress(EOFError, ConnectionError):  # the caller has ended
         for function, arguments in iter(pipe.recv, None):
-            try:
-                outcome = ForkingPickler.dumps((None, function(*arguments, *shared), None))
-            except Exception as error:  # noqa: BLE001 - the caller raises it
-                outcome = _pickled_error(error)
-            pipe.send_bytes(outcome)
+            pipe.send_bytes(outcome_of(function, *arguments, *shared))
 
 
-def _pickled_error(error: Exception) -> Any:
+def _pickled_error(error: Exception) -> bytes:
     """Error of a call as its caller reads it, with the traceback; as text if it cannot be pickled there and back."""
     error.add_note(traceback.format_exc())
     try:
-        pickled = ForkingPickler.dumps((None, None, error))
-        ForkingPickler.loads(pickled)  # pyright: ignore[reportAttributeAccessIssue] - a static method
+        pickle.loads(pickled := pickle.dumps((None, None, error)))
     except Exception:  # noqa: BLE001 - whatever its own methods raise
         text = "".join(traceback.format_exception(error))
-        return ForkingPickler.dumps((None, None, RuntimeError(f"a call in a worker process failed:\n{text}")))
+        return pickle.dumps((None, None, RuntimeError(f"a call in a worker process failed:\n{text}")))
     return pickled
 
 

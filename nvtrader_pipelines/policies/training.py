@@ -1,11 +1,11 @@
 """Training of many policies, folds by seeds, in parallel processes of one thread each."""
 
-import os
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
-from nvtrader_pipelines.components.executor import ProcessExecutor, send
+from nvtrader_pipelines.components.executor import send
+from nvtrader_pipelines.components.executor_choice import make_executor
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.look_ahead import cut_after
 from nvtrader_pipelines.market.panel import MarketPanel, Window, normalize_windows
@@ -160,7 +160,7 @@ def train_all(
     from safetensors.torch import load
 
     n_unfinished = len(tasks)
-    with ProcessExecutor(min(len(tasks), n_processes or os.cpu_count() or 1), PRELOADED, panel) as executor:
+    with make_executor(n_processes, PRELOADED, panel) as executor:
         for task in tasks:
             executor.submit(_train, task)
         while n_unfinished:

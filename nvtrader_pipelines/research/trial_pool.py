@@ -3,7 +3,8 @@
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
-from nvtrader_pipelines.components.executor import ProcessExecutor, WorkerEndedError
+from nvtrader_pipelines.components.executor import WorkerEndedError
+from nvtrader_pipelines.components.executor_choice import make_executor
 from nvtrader_pipelines.experiments.spec import ExperimentSpec
 from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.training import PRELOADED
@@ -26,7 +27,7 @@ class TrialPool(AbstractContextManager["TrialPool"]):
         """
         solves = "cufolio" in (base.agent.kind, base.pipeline.allocator.kind)
         learning = () if base.agent.is_classical else PRELOADED  # PyTorch only where something learns
-        self._executor = ProcessExecutor(n_workers, [__name__, *learning, *[SOLVER] * solves], panel, digest)
+        self._executor = make_executor(n_workers, [__name__, *learning, *[SOLVER] * solves], panel, digest)
         self.n_idle = n_workers  # workers without a job
 
     def __exit__(self, *_: object) -> None:

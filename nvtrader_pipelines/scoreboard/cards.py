@@ -13,7 +13,7 @@ from math import sqrt
 import polars as pl
 import psutil
 
-from nvtrader_pipelines.components.executor import ProcessExecutor
+from nvtrader_pipelines.components.executor_choice import make_executor
 from nvtrader_pipelines.evaluation.trials import Period, trials_of
 from nvtrader_pipelines.evaluation.weights_backtest import STANDARD_EXECUTION
 from nvtrader_pipelines.experiments.spec import MarketChoice
@@ -153,7 +153,7 @@ def shard_processes(
     The caller computes the results that no process has stored.
     """
     n_shards = max(1, min(os.cpu_count() or 1, n_new // MIN_PER_SHARD))
-    with ProcessExecutor(n_shards - 1, PRELOADED) as executor:
+    with make_executor(n_shards - 1, PRELOADED) as executor:
         for number in range(1, n_shards):
             executor.submit(judge, home, source, dict(contests), (number, n_shards))
         yield n_shards

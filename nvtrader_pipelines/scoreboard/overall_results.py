@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import polars as pl
 
-from nvtrader_pipelines.components.executor import ProcessExecutor
+from nvtrader_pipelines.components.executor_choice import make_executor
 from nvtrader_pipelines.evaluation.prudex import prudex_compass
 from nvtrader_pipelines.evaluation.trial_validation import validate_sources
 from nvtrader_pipelines.experiments.code_digest import code_digest
@@ -45,7 +45,7 @@ def precompute_results(home: Home, contest: str) -> Iterator[None]:
     if (os.cpu_count() or 1) < 2:
         yield
         return
-    with ProcessExecutor(1, PRELOADED) as executor:  # as the shards of scorecards, whose server it may start
+    with make_executor(1, PRELOADED) as executor:  # as the shards of scorecards, whose server it may start
         executor.submit(compute_results, home, contest)
         yield
 

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from nvtrader_pipelines.components.executor import Executor, ProcessExecutor, WorkerEndedError, send
+from nvtrader_pipelines.components.executor_choice import EXECUTOR, make_executor
 from nvtrader_pipelines.storage.errors import DamagedFileError
 from tests.forkserver import workers
 
@@ -32,12 +33,14 @@ with ProcessExecutor(2) as executor:
     while True:
         executor.receive(0.5)
 """
-KINDS = {"processes": ProcessExecutor}
 
 
-@pytest.fixture(params=KINDS)
-def start(request):
-    return KINDS[request.param]
+@pytest.fixture(params=["processes", pytest.param("ray", marks=pytest.mark.nightly)])
+def start(request, monkeypatch):
+    if request.param == "ray":
+        pytest.importorskip("ray")
+    monkeypatch.setenv(EXECUTOR, request.param)
+    return make_executor
 
 
 def receive(executor: Executor):
@@ -132,12 +135,12 @@ def test_error_that_nobody_takes_is_printed(start, capfd):
     assert "ZeroDivisionError" in capfd.readouterr().err
 
 
-def test_interrupt_while_calls_are_awaited_ends_the_workers(start, monkeypatch):
+def test_interrupt_while_calls_are_awaited_ends_the_workers(monkeypatch):
     def interrupt(timeout):
         raise KeyboardInterrupt
 
     def leave():
-        with start(1) as executor:
+        with ProcessExecutor(1) as executor:
             executor.submit(time.sleep, 3600.0)
             monkeypatch.setattr(executor, "receive", interrupt)
 
@@ -147,8 +150,8 @@ def test_interrupt_while_calls_are_awaited_ends_the_workers(start, monkeypatch):
     assert workers() <= before
 
 
-def test_killed_worker_fails_its_call_only_and_is_replaced(start):
-    with start(2) as executor:
+def test_killed_worker_fails_its_call_only_and_is_replaced():
+    with ProcessExecutor(2) as executor:
         longer = executor.submit(say_pid_and_sleep, 3.0)
         receive(executor)
         killed = executor.submit(say_pid_and_sleep, 3600.0)
@@ -161,8 +164,8 @@ def test_killed_worker_fails_its_call_only_and_is_replaced(start):
         assert end_of(executor, longer) == 3.0
 
 
-def test_worker_killed_while_it_sends_its_result_fails_its_call_only(start):
-    with start(2) as executor:
+def test_worker_killed_while_it_sends_its_result_fails_its_call_only():
+    with ProcessExecutor(2) as executor:
         killed = executor.submit(large_after_pid)
         _, pid = receive(executor)
         other = executor.submit(large_after_pid)
@@ -188,18 +191,18 @@ def test_worker_ignores_interrupts(start):
         assert call(executor, ignored, [signal.SIGINT]) == [True]
 
 
-def test_context_awaits_its_calls(start, tmp_path):
+def test_context_awaits_its_calls(tmp_path):
     before = workers()
-    with start(2) as executor:
+    with ProcessExecutor(2) as executor:
         for name in "abc":
             executor.submit(touch_later, tmp_path / name)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b", "c"]
     assert workers() <= before
 
 
-def test_error_in_the_context_ends_the_workers_at_once(start):
+def test_error_in_the_context_ends_the_workers_at_once():
     def interrupt():
-        with start(2) as executor:
+        with ProcessExecutor(2) as executor:
             for _ in range(3):
                 executor.submit(say_pid_and_sleep, 3600.0)
             receive(executor)
