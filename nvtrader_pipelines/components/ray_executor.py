@@ -155,8 +155,8 @@ def _start_ray(ray: Any, address: str) -> None:
     if address != LOCAL:
         _require_reachable(address)  # Ray itself tries for ever
     before = signal.getsignal(signal.SIGTERM)
-    own = {"include_dashboard": False} if address == LOCAL else {}
-    ray.init(address=address, log_to_driver=False, logging_level="error", **own)
+    start = {"include_dashboard": False} if address == LOCAL else {}
+    ray.init(address=address, log_to_driver=False, logging_level="error", **start)
     if threading.current_thread() is threading.main_thread():  # elsewhere Ray sets none
         signal.signal(signal.SIGTERM, before)
 

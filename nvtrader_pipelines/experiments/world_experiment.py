@@ -112,12 +112,13 @@ class WorldPlan:
     def _window(self, days: Days | None) -> Window | None:
         if self.panel is None or days is None:
             return None
-        known = self.panel.sessions.astype("datetime64[D]")
-        first, last = int(np.searchsorted(known, np.datetime64(days[0]))), _last_until(known, days[1])
+        session_days = self.panel.sessions.astype("datetime64[D]")
+        first = int(np.searchsorted(session_days, np.datetime64(days[0])))
+        last = _last_until(session_days, days[1])
         if last <= first:
             raise ValueError(
                 f"{days[0]} to {days[1]} must have two sessions, or times of a book, or more of {self.panel.source}, "
-                f"which has {known[0]} to {known[-1]}; choose other days"
+                f"which has {session_days[0]} to {session_days[-1]}; choose other days"
             )
         return first, last
 

@@ -301,15 +301,7 @@ def check_decisions(store: Store) -> list[CheckResult]:
 
 
 CHECKS = (
-    *(check_packages, check_folders, check_databases, check_files, check_kill_switch, check_ui),
-    *(
-        check_notifications,
-        check_language_model,
-        check_active_policy,
-        check_pointer_file,
-        check_accounts,
-        check_bots,
-        check_audit,
-    ),
-    check_decisions,
+    *(check_packages, check_folders, check_databases, check_files, check_kill_switch),
+    *(check_ui, check_notifications, check_language_model, check_active_policy, check_pointer_file),
+    *(check_accounts, check_bots, check_audit, check_decisions),
 )

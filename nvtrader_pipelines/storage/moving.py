@@ -4,12 +4,12 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from typing import NamedTuple
 
 import sqlalchemy as sa
 from pyiceberg.catalog.sql import SqlCatalogBaseTable
 from sqlalchemy.exc import SQLAlchemyError
 
+from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.catalog import CREATION_LOCK, connect_file
@@ -22,8 +22,8 @@ from nvtrader_pipelines.storage.settings import LEDGER_VARIABLE, database_url
 N_ROWS = 10_000  # of one insert
 
 
-class MovedTable(NamedTuple):
-    """Table that is equal in both places."""
+class MovedTable(Document):
+    """Table of the ledger or the catalog that is equal in files and in Postgres."""
 
     table: str
     n_rows: int
@@ -106,7 +106,8 @@ def _copy(part: str, table: sa.Table, source: sa.Connection, target: sa.Connecti
         _advance_sequences(table, target)
         if not expected == _digest(table, source) == _digest(table, target):
             raise StorageError(f"{name} has changed while it was moved; stop the processes that write, and try again")
-    return MovedTable(name, *expected, is_new)
+    n_rows, digest = expected
+    return MovedTable(table=name, n_rows=n_rows, digest=digest, is_new=is_new)
 
 
 def _ordered(table: sa.Table) -> sa.Select[tuple[object, ...]]:

@@ -127,15 +127,8 @@ def generate(  # noqa: C901 - one loop over four kinds of events
     reach = len(limit_rates)
     lots = np.zeros((2, 2 * first_tick), np.int64)  # by side and tick
     best, totals = np.array([first_tick - 1, first_tick]), np.zeros(2, np.int64)
-    rows, n_rows = np.zeros((4096, 5), np.int64), 1
-    rows[0, 0] = _CLEAR  # of what was before
-    for side in range(2):
-        for i in range(reach):
-            tick = best[side] + i * (2 * side - 1)
-            lots[side, tick] = max(1, round(limit_rates[i] / cancel_rate))
-            rows[n_rows] = _SNAPSHOT, 1 - 2 * side, 0, tick, lots[side, tick]
-            n_rows += 1
-        totals[side] = lots[side].sum()
+    rows = np.zeros((4096, 5), np.int64)
+    n_rows = _first_orders(limit_rates / cancel_rate, best, lots, totals, rows)
     lean = persistence if generator.random() < 0.5 else -persistence
     now, limit_rate = 0.0, 2.0 * limit_rates.sum()
     while True:
@@ -176,6 +169,21 @@ def generate(  # noqa: C901 - one loop over four kinds of events
             best[side] = tick
         while lots[side, best[side]] == 0:
             best[side] += 2 * side - 1
+
+
+@njit(cache=True)
+def _first_orders(sizes: FloatArray, best: IntArray, lots: IntArray, totals: IntArray, rows: IntArray) -> int:
+    """Clear the book and fill it by the average sizes of its levels; return the number of rows."""
+    rows[0, 0] = _CLEAR  # of what was before
+    n_rows = 1
+    for side in range(2):
+        for i in range(len(sizes)):
+            tick = best[side] + i * (2 * side - 1)
+            lots[side, tick] = max(1, round(sizes[i]))
+            rows[n_rows] = _SNAPSHOT, 1 - 2 * side, 0, tick, lots[side, tick]
+            n_rows += 1
+        totals[side] = lots[side].sum()
+    return n_rows
 
 
 @njit(cache=True)

@@ -39,8 +39,9 @@ def history_of(rows: pl.DataFrame, snapshot_ids: Mapping[str, int]) -> BookHisto
     rows = rows.sort("seen_at")
 
     def array(name: str) -> NDArray[np.float64]:
-        values = rows[name].explode().to_numpy() if rows.schema[name] == _LEVELS else rows[name].to_numpy()
-        return values.reshape(-1, N_LEVELS) if rows.schema[name] == _LEVELS else values
+        if rows.schema[name] == _LEVELS:
+            return rows[name].explode().to_numpy().reshape(-1, N_LEVELS)
+        return rows[name].to_numpy()
 
     return BookHistory(
         rows["book"][0],

@@ -20,14 +20,14 @@ class HftExtractor(BaseFeaturesExtractor):
 
     def __init__(self, observation_space: spaces.Box, hidden: int, n_choices: int, n_seen: int) -> None:
         super().__init__(observation_space, 2 * hidden)
-        self._n_features, self._n_choices = n_seen - n_choices - 1, n_choices
-        self.book = nn.Linear(self._n_features, hidden)
+        self.n_features, self.n_choices = n_seen - n_choices - 1, n_choices
+        self.book = nn.Linear(self.n_features, hidden)
         self.position = nn.Embedding(n_choices, hidden)
 
     def forward(self, observations: Tensor) -> Tensor:
         """Return both parts; the mask is left to the network of values."""
-        held = observations[:, self._n_features + self._n_choices] * (self._n_choices - 1)
-        book = functional.relu(self.book(observations[:, : self._n_features]))
+        held = observations[:, self.n_features + self.n_choices] * (self.n_choices - 1)
+        book = functional.relu(self.book(observations[:, : self.n_features]))
         return torch.cat([book, self.position(held.round().long())], dim=1)
 
 
@@ -44,8 +44,7 @@ class MaskedQNetwork(QNetwork):
         """Whether each choice is in reach, 1 or 0, (n, choices)."""
         extractor = self.features_extractor
         assert isinstance(extractor, HftExtractor)
-        first = extractor._n_features  # noqa: SLF001 - of this module
-        return observations[:, first : first + extractor._n_choices]  # noqa: SLF001
+        return observations[:, extractor.n_features : extractor.n_features + extractor.n_choices]
 
 
 class HftQNetPolicy(DQNPolicy):

@@ -48,15 +48,6 @@ class ChannelMessage(Document):
     problem: str  # empty if it was sent
 
 
-class MovedTable(Document):
-    """Table of the ledger or the catalog that is equal in files and in Postgres."""
-
-    table: str
-    n_rows: int
-    digest: str  # SHA-256 of its rows
-    is_new: bool  # copied now, not there before
-
-
 class BackupDocument(Document):
     """Backup of a home."""
 

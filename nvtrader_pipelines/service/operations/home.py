@@ -27,12 +27,12 @@ if TYPE_CHECKING:
         HomeReport,
         ListedCheck,
         ListedTable,
-        MovedTable,
         RestoredHome,
         TableColumn,
     )
     from nvtrader_pipelines.service.documents.market_facts import MarketDocument
     from nvtrader_pipelines.storage.errors import StorageError
+    from nvtrader_pipelines.storage.moving import MovedTable
 
 NO_REASON = "no reason was given"
 REDUCE = "Only reduce: place orders that grow no position."
@@ -258,12 +258,10 @@ class WholeHome(Family):
         Raises:
             StorageError: if no database is set, it cannot be reached, it has other rows, or a process writes meanwhile.
         """
-        import polars as pl
-
-        from nvtrader_pipelines.service.documents.home_facts import MovedTable
+        from nvtrader_pipelines.components.document import frame_of
         from nvtrader_pipelines.storage.moving import move_databases
 
-        return pl.DataFrame(move_databases(self.store.home, back=back), schema=[*MovedTable.model_fields], orient="row")
+        return frame_of(move_databases(self.store.home, back=back))
 
     @operation(
         "nvtrader halt",
