@@ -1,11 +1,14 @@
+from dataclasses import replace
+from datetime import date
 from itertools import product
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from nvtrader_pipelines.policies.world_agents.hft_ddqn import ProgramSimulation, program_values
-from nvtrader_pipelines.worlds.book_history import BookHistory
+from nvtrader_pipelines.experiments.world_experiment import WorldExperiment, WorldPlan
+from nvtrader_pipelines.policies.world_agents.hft_ddqn import HftDdqnAgent, ProgramSimulation, program_values
+from nvtrader_pipelines.worlds.book_history import _ARRAYS, BookHistory
 from nvtrader_pipelines.worlds.book_trading import N_POSITIONS, BookSimulation, BookTrading
 from nvtrader_pipelines.worlds.books import GeneratedBooks, LandedBook
 
@@ -133,6 +136,33 @@ def test_observation_in_training_ends_with_the_program_of_the_choices():
     gains = [1.1 * min(n, 5) + 0.9 * max(n - 5, 0) for n in range(N_POSITIONS)]  # 100.1, not 101.2; 100.2, not 101.1
     np.testing.assert_allclose((values - values[0]) * taught._deviation, gains, atol=1e-4)
     assert taught.observation_space.contains(taught.observe()[0])
+
+
+def test_deviation_of_rewards_leaves_gaps_out():
+    prices = [100.0, 101.0, 100.0, 101.0, 100.0]
+    trained = [
+        simulation(history(path, gap_after=gap), kind=ProgramSimulation)
+        for path, gap in ((prices, None), ([*prices, 900.0, 900.0], 4))
+    ]
+    for taught in trained:
+        taught.solve()
+    assert trained[0]._deviation == pytest.approx(10.0)  # ten units, moves of 1 and -1
+    assert trained[1]._deviation == pytest.approx(10.0 * np.std([1.0, -1.0, 1.0, -1.0, 0.0]))
+
+
+def test_day_beyond_the_range_of_nanoseconds_ends_with_the_book():
+    book = history([100.0] * 5)
+    later = replace(book, sessions=book.sessions + np.timedelta64(1, "D"))
+    both = {name: np.concatenate([getattr(book, name), getattr(later, name)]) for name in _ARRAYS}
+    spec = WorldExperiment(
+        name="own",
+        world=BookTrading(books=LandedBook()),
+        agent=HftDdqnAgent(),
+        train=(date(1500, 1, 1), date(1970, 1, 1)),
+        test=(date(1970, 1, 2), date(9999, 12, 31)),
+    )
+    plan = WorldPlan.of(spec, replace(book, **both))
+    assert (plan.train, plan.test) == ((0, 4), (5, 9))
 
 
 @pytest.mark.parametrize(
