@@ -1,9 +1,10 @@
 """Settings of a home: `nvtrader.toml` at its root, and environment variables, which win."""
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:  # slow to import, and a home without the setting needs none o
 
 PREFIX = "NVTRADER_"  # of the variable of a setting, in capitals
 LEDGER_VARIABLE = "NVTRADER_LEDGER_URL"  # database of the ledger alone, before `database_url`
+FOLDER_URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]+(/[\w.-]+)*\Z")  # of a bucket and a folder in it, without credentials
 
 
 class Settings(BaseModel):
@@ -22,6 +24,9 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     database_url: Any = Field(default=None, repr=False)  # SQLAlchemy's URL of Postgres; None: SQLite files of the home
+    warehouse_uri: str | None = None  # folder of an object store, without `/` at its end; None: folders of the home
+    executor: Literal["processes", "ray"] = "processes"
+    ray_address: str = "local"  # HOST:PORT of a Ray cluster, or local: a Ray that ends with its process
 
     @field_validator("database_url", mode="before")
     @classmethod
@@ -29,6 +34,16 @@ class Settings(BaseModel):
         from nvtrader_pipelines.storage.postgres import parse_url
 
         return parse_url(value, "postgresql")
+
+    @field_validator("warehouse_uri")
+    @classmethod
+    def _require_folder(cls, value: str) -> str:
+        if not FOLDER_URI.match(value := value.rstrip("/")):
+            raise ValueError(  # without the value, which may hold a key
+                "must be s3://bucket or s3://bucket/folder, without credentials, which AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY give"
+            )
+        return value
 
 
 def read_settings(home: Home) -> Settings:
@@ -48,7 +63,8 @@ def read_settings(home: Home) -> Settings:
             f"database_url in {name} must be without a password, since queries read the files of a home; set "
             "NVTRADER_DATABASE_URL or PGPASSWORD, or write it to ~/.pgpass"
         )
-    return _validate(content | {field: value for field, value in variables.items() if value}, f"{PREFIX}DATABASE_URL")
+    given = {field: value for field, value in variables.items() if value}
+    return _validate(content | given, ", ".join(f"{PREFIX}{field.upper()}" for field in given))
 
 
 def _validate(values: Mapping[str, Any], source: str) -> Settings:

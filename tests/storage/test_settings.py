@@ -45,6 +45,9 @@ def test_variable_wins_over_the_file_and_the_ledgers_own_over_both(home, monkeyp
         (f'database_url = "mysql://me:{SECRET}@host/database"', "names mysql"),
         ('database_url = "sqlite:////some/file.db"', "names sqlite"),
         (f'database_url = "postgresql://me:{SECRET}@host:port/database"', "not a URL"),
+        (f'warehouse_uri = "s3://key:{SECRET}@bucket/folder"', "without credentials"),
+        ('warehouse_uri = "file:///folder"', "must be s3://"),
+        ('executor = "threads"', "must be one of processes, ray"),
     ],
 )
 def test_invalid_settings_are_refused_without_the_password(home, text, words):
