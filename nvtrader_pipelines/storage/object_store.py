@@ -1,0 +1,144 @@
+"""Objects of an S3-compatible store by URI; address and keys are in the AWS_ variables of the environment."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from nvtrader_pipelines.storage.errors import UnavailableError
+
+if TYPE_CHECKING:  # slow to import, and a home of folders needs none of it
+    from pyarrow.fs import FileInfo, S3FileSystem
+
+SCHEME = "s3://"
+ADDRESS_VARIABLE = "AWS_ENDPOINT_URL"
+CONNECT_TIMEOUT, REQUEST_TIMEOUT = 5.0, 60.0  # seconds
+N_ATTEMPTS = 4  # of a request
+KEYS = "correct AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and let their user read, write and delete in the bucket"
+REMEDIES = {  # by words of the client's message
+    "NETWORK_CONNECTION": "start the store, or correct AWS_ENDPOINT_URL",
+    "ACCESS_DENIED": KEYS,
+    "SIGNATURE": KEYS,
+    "INVALID_ACCESS_KEY": KEYS,
+    "NO_SUCH_BUCKET": "create the bucket, or correct warehouse_uri",
+}
+
+
+@cache
+def client() -> "S3FileSystem":
+    """Client of the store, whose paths are those of URIs without the scheme; the first request connects."""
+    from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
+
+    scheme, _, address = os.environ.get(ADDRESS_VARIABLE, "https://").rpartition("://")
+    return S3FileSystem(
+        scheme=scheme or "https",
+        endpoint_override=address or None,  # None: Amazon's
+        allow_delayed_open=True,  # small files in one request
+        connect_timeout=CONNECT_TIMEOUT,
+        request_timeout=REQUEST_TIMEOUT,
+        retry_strategy=AwsStandardS3RetryStrategy(max_attempts=N_ATTEMPTS),
+    )
+
+
+def is_object(path: str) -> bool:
+    """Whether a path is the URI of an object."""
+    return path.startswith(SCHEME)
+
+
+def open_object(uri: str) -> Any:
+    """Open an object to read at any position."""
+    return client().open_input_file(uri.removeprefix(SCHEME))
+
+
+def create_object(uri: str) -> Any:
+    """Open an object to write; it replaces another one as a whole when it is closed, or not at all."""
+    return client().open_output_stream(uri.removeprefix(SCHEME))
+
+
+def write_object(uri: str, content: bytes) -> None:
+    """Write an object as a whole.
+
+    Raises:
+        UnavailableError: if it cannot be written.
+    """
+    with store_errors(uri), create_object(uri) as file:
+        file.write(content)
+
+
+def read_object(uri: str) -> bytes:
+    """Read an object as a whole.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        UnavailableError: if it cannot be read.
+    """
+    with store_errors(uri), open_object(uri) as file:
+        return file.read()
+
+
+def delete_object(uri: str) -> None:
+    """Delete an object, if there is one.
+
+    Raises:
+        UnavailableError: if it cannot be deleted.
+    """
+    with store_errors(uri):
+        if _describe(uri).is_file:
+            client().delete_file(uri.removeprefix(SCHEME))
+
+
+def object_size(uri: str) -> int | None:
+    """Size of an object in bytes, or None if there is none.
+
+    Raises:
+        UnavailableError: if the store cannot be asked.
+    """
+    with store_errors(uri):
+        return _describe(uri).size
+
+
+def list_objects(folder: str) -> "dict[str, FileInfo]":
+    """List the objects below a folder, with size and time of writing, by URI.
+
+    Raises:
+        UnavailableError: if the store cannot be asked.
+    """
+    from pyarrow.fs import FileSelector
+
+    with store_errors(folder):
+        selector = FileSelector(folder.removeprefix(SCHEME), allow_not_found=True, recursive=True)
+        return {f"{SCHEME}{info.path}": info for info in client().get_file_info(selector) if info.is_file}
+
+
+def find_problem(folder: str) -> str:
+    """Write, read and delete an object in a folder; return the problem with its remedy, or an empty text."""
+    probe = f"{folder}/.probe"
+    try:
+        write_object(probe, b"probe")
+        read_object(probe)
+        delete_object(probe)
+    except (UnavailableError, FileNotFoundError) as error:
+        return str(error)
+    return ""
+
+
+@contextmanager
+def store_errors(uri: str) -> Iterator[None]:
+    """Turn errors of the store into a sentence with the remedy; a missing object stays a FileNotFoundError.
+
+    Raises:
+        UnavailableError: if the store cannot be reached, or refuses.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        message = " ".join(str(error).split())
+        remedy = next((remedy for words, remedy in REMEDIES.items() if words in message), "check the store")
+        raise UnavailableError(f"the object store failed at {uri}: {message}; {remedy}") from None
+
+
+def _describe(uri: str) -> "FileInfo":
+    return client().get_file_info(uri.removeprefix(SCHEME))
