@@ -41,8 +41,9 @@ from nvtrader_pipelines.storage.iceberg.damaged_tables import find_damaged_table
 from nvtrader_pipelines.storage.ledger.database import ledger_url
 from nvtrader_pipelines.storage.llm_files import read_endpoint, read_key
 from nvtrader_pipelines.storage.notification_record import NotificationRecordFile
+from nvtrader_pipelines.storage.object_store import find_store_problem, is_object
 from nvtrader_pipelines.storage.postgres import find_problem
-from nvtrader_pipelines.storage.settings import database_url
+from nvtrader_pipelines.storage.settings import database_url, tables_folder
 from nvtrader_pipelines.storage.specs import read_experiments, read_market
 from nvtrader_pipelines.storage.store import Store
 
@@ -117,7 +118,7 @@ def check_folders(store: Store) -> list[CheckResult]:
 
 
 def check_databases(store: Store) -> list[CheckResult]:
-    """Check that the databases of the ledger and the catalog answer; files are checked with the others."""
+    """Check that the databases of ledger and catalog and the object store answer; files are checked with the others."""
     home, results = store.home, []
     for part, url in (("ledger", ledger_url(home)), ("catalog", database_url(home))):
         if url is None or url.get_backend_name() == "sqlite":
@@ -125,6 +126,8 @@ def check_databases(store: Store) -> list[CheckResult]:
         else:
             name = f"{url.render_as_string(hide_password=True)}, schema {part}"
             results.append(CheckResult(part, name, find_problem(part, url, part)))
+    if is_object(folder := tables_folder(home)):
+        results.append(CheckResult("tables", folder, find_store_problem(folder)))
     return results
 
 

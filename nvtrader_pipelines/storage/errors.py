@@ -24,7 +24,7 @@ class ConflictError(StorageError):
 class DamagedFileError(StorageError):
     """File of a home that is empty, torn or missing."""
 
-    def __init__(self, path: Path, problem: str, remedy: str) -> None:
+    def __init__(self, path: Path | str, problem: str, remedy: str) -> None:
         """Name the file, its problem and the remedy, both as parts of a sentence."""
         super().__init__(f"{path} {problem}; {remedy}")
         self.path, self.problem, self.remedy = path, problem, remedy

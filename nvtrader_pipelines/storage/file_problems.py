@@ -10,7 +10,8 @@ from typing import Any
 
 from nvtrader_pipelines.storage.errors import DamagedFileError
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.settings import has_ledger_elsewhere, read_settings
+from nvtrader_pipelines.storage.object_store import has_objects, is_object
+from nvtrader_pipelines.storage.settings import has_ledger_elsewhere, read_settings, tables_folder
 
 PARQUET = b"PAR1"
 EMPTY, TORN, MISSING = "is empty", "ends too early", "is missing"
@@ -52,7 +53,8 @@ def has_catalog(home: Home) -> bool:
 
 def has_table_files(home: Home) -> bool:
     """Whether the home has files of tables."""
-    return any(home.iceberg.glob("*/*/metadata/*.metadata.json"))
+    folder = tables_folder(home)
+    return has_objects(folder) if is_object(folder) else any(home.iceberg.glob("*/*/metadata/*.metadata.json"))
 
 
 def catalog_problem(home: Home) -> str | None:

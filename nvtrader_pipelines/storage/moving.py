@@ -23,11 +23,11 @@ N_ROWS = 10_000  # of one insert
 
 
 class MovedTable(Document):
-    """Table of the ledger or the catalog that is equal in files and in Postgres."""
+    """Table that is equal on both sides, or the files of all tables."""
 
     table: str
-    n_rows: int
-    digest: str  # SHA-256 of its rows
+    n_rows: int  # or files
+    digest: str  # SHA-256 of its rows, or of the files' names and digests
     is_new: bool  # copied now, not there before
 
 
@@ -44,7 +44,8 @@ def move_databases(home: Home, *, back: bool) -> list[MovedTable]:
     url = database_url(home)
     if url is None:
         raise StorageError(
-            "database_url must name the Postgres to move to or from; set it in nvtrader.toml or by variable"
+            "database_url must name the Postgres to move to or from, or warehouse_uri the object store; set one in "
+            "nvtrader.toml or by variable"
         )
     if os.environ.get(LEDGER_VARIABLE):
         raise StorageError(f"the ledger must be where database_url says, but {LEDGER_VARIABLE} is set; unset it")

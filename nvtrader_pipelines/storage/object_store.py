@@ -18,6 +18,7 @@ N_ATTEMPTS = 4  # of a request
 KEYS = "correct AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and let their user read, write and delete in the bucket"
 REMEDIES = {  # by words of the client's message
     "NETWORK_CONNECTION": "start the store, or correct AWS_ENDPOINT_URL",
+    "error sending request": "start the store, or correct AWS_ENDPOINT_URL",  # of Polars' client
     "ACCESS_DENIED": KEYS,
     "SIGNATURE": KEYS,
     "INVALID_ACCESS_KEY": KEYS,
@@ -44,6 +45,14 @@ def client() -> "S3FileSystem":
 def is_object(path: str) -> bool:
     """Whether a path is the URI of an object."""
     return path.startswith(SCHEME)
+
+
+def read_options(path: str) -> dict[str, Any]:
+    """Options of Polars to read a path; its client takes address and keys from the environment, too."""
+    if not is_object(path):
+        return {}
+    plain = {"aws_allow_http": "true"} if os.environ.get(ADDRESS_VARIABLE, "").startswith("http:") else {}
+    return {"storage_options": plain, "credential_provider": None}
 
 
 def open_object(uri: str) -> Any:
@@ -111,7 +120,19 @@ def list_objects(folder: str) -> "dict[str, FileInfo]":
         return {f"{SCHEME}{info.path}": info for info in client().get_file_info(selector) if info.is_file}
 
 
-def find_problem(folder: str) -> str:
+def has_objects(folder: str) -> bool:
+    """Whether there are objects below a folder.
+
+    Raises:
+        UnavailableError: if the store cannot be asked.
+    """
+    from pyarrow.fs import FileType
+
+    with store_errors(folder):
+        return _describe(folder).type is FileType.Directory
+
+
+def find_store_problem(folder: str) -> str:
     """Write, read and delete an object in a folder; return the problem with its remedy, or an empty text."""
     probe = f"{folder}/.probe"
     try:
@@ -125,16 +146,16 @@ def find_problem(folder: str) -> str:
 
 @contextmanager
 def store_errors(uri: str) -> Iterator[None]:
-    """Turn errors of the store into a sentence with the remedy; a missing object stays a FileNotFoundError.
+    """Turn errors of the store into a sentence with the remedy; others, and those of a local path, stay as they are.
 
     Raises:
         UnavailableError: if the store cannot be reached, or refuses.
     """
     try:
         yield
-    except FileNotFoundError:
-        raise
     except OSError as error:
+        if isinstance(error, FileNotFoundError) or not is_object(uri):
+            raise
         message = " ".join(str(error).split())
         remedy = next((remedy for words, remedy in REMEDIES.items() if words in message), "check the store")
         raise UnavailableError(f"the object store failed at {uri}: {message}; {remedy}") from None

@@ -85,6 +85,16 @@ def database_url(home: Home) -> "sa.URL | None":
     return read_settings(home).database_url
 
 
+def tables_folder(home: Home) -> str:
+    """Folder of the tables' files: in the home, or in the object store of `warehouse_uri`.
+
+    Raises:
+        StorageError: as `read_settings`.
+    """
+    uri = read_settings(home).warehouse_uri
+    return f"{uri}/{home.iceberg.relative_to(home.root)}" if uri else str(home.iceberg.absolute())
+
+
 def has_ledger_elsewhere(home: Home) -> bool:
     """Whether the ledger is not the file of the home."""
     return bool(os.environ.get(LEDGER_VARIABLE) or read_settings(home).database_url)

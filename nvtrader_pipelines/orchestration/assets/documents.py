@@ -11,7 +11,7 @@ from nvtrader_pipelines.research.corpora import trajectory_query, update_documen
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import DOCUMENTS, EVALUATIONS
-from nvtrader_pipelines.storage.views.published_file import read_query
+from nvtrader_pipelines.storage.views.published_file import read_objects, read_query
 from nvtrader_pipelines.storage.views.view_definitions import view_body
 
 
@@ -31,6 +31,7 @@ from nvtrader_pipelines.storage.views.view_definitions import view_body
 def documents(store: dg.ResourceParam[Store], duckdb: DuckDBResource) -> dg.MaterializeResult:
     """Texts on runs, back-tests and trajectories by corpus, each with the first day on which it may be read."""
     with duckdb.get_connection() as connection:
+        read_objects(connection, store.home)
         verdicts = read_query(connection, view_body(store.tables, EVALUATIONS))
         trajectories = read_query(connection, trajectory_query(store.tables))
     rows = update_documents(store, verdicts, trajectories, now().date())

@@ -31,7 +31,7 @@ from nvtrader_pipelines.storage.tables import (
     SCORECARDS,
     VALIDATION,
 )
-from nvtrader_pipelines.storage.views.published_file import read_query
+from nvtrader_pipelines.storage.views.published_file import read_objects, read_query
 from nvtrader_pipelines.storage.views.view_definitions import view_body
 
 SCORECARDS_KEY = dg.AssetKey(["evaluation", "scorecards"])
@@ -136,6 +136,7 @@ def prudex(store: dg.ResourceParam[Store]) -> dg.MaterializeResult:
 def sharpe_ratio_curve(store: dg.ResourceParam[Store], duckdb: DuckDBResource) -> dg.MaterializeResult:
     """Sharpe ratio, deflated Sharpe ratio, rank and maximum drawdown per completed run and search trial."""
     with duckdb.get_connection() as connection:
+        read_objects(connection, store.home)
         verdicts = read_query(connection, view_body(store.tables, EVALUATIONS))
     runs, trials = walk_forward_runs(store), trial_runs(store)
     curves, calendars = trial_curves(store, trials), store.read_calendars()

@@ -11,6 +11,7 @@ from nvtrader_pipelines.service.operations.arguments import OUTPUT, AuditReason,
 from nvtrader_pipelines.service.operations.operation import Family, operation
 from nvtrader_pipelines.service.output_paths import require_file_path
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.settings import database_url
 from nvtrader_pipelines.storage.store import Store
 
 if TYPE_CHECKING:
@@ -249,19 +250,23 @@ class WholeHome(Family):
 
     @operation("nvtrader migrate", "nvtrader migrate --back --json")
     def migrate(
-        self, *, back: Annotated[bool, Field(description="Copy from Postgres back to the files of the home.")] = False
+        self, *, back: Annotated[bool, Field(description="Copy back to the files of the home.")] = False
     ) -> "Annotated[pl.DataFrame, MovedTable]":
-        """Copy ledger and catalog to the Postgres of the settings, or back, and compare rows and digests.
+        """Copy ledger, catalog and tables where the settings say, or back, and compare rows and digests.
 
         Stop what writes before. What is copied stays where it was; an interrupted migration can be repeated.
 
         Raises:
-            StorageError: if no database is set, it cannot be reached, it has other rows, or a process writes meanwhile.
+            StorageError: if neither database nor object store is set, one cannot be reached or has other content, or a
+                process writes meanwhile.
         """
         from nvtrader_pipelines.components.document import frame_of
         from nvtrader_pipelines.storage.moving import move_databases
+        from nvtrader_pipelines.storage.moving_files import move_table_files
 
-        return frame_of(move_databases(self.store.home, back=back))
+        home = self.store.home
+        moved = move_table_files(home, back=back)  # before the catalog, which refuses files without it
+        return frame_of(moved + (move_databases(home, back=back) if database_url(home) or not moved else []))
 
     @operation(
         "nvtrader halt",

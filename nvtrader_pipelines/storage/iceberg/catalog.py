@@ -20,8 +20,9 @@ from nvtrader_pipelines.storage.file_problems import catalog_problem, has_table_
 from nvtrader_pipelines.storage.files import IMMUTABLE, create_aside, file_lock, read_only_uri
 from nvtrader_pipelines.storage.home import Home, lock_path
 from nvtrader_pipelines.storage.iceberg.locations import FOLDER_PROPERTY
+from nvtrader_pipelines.storage.object_store import store_errors
 from nvtrader_pipelines.storage.postgres import connect, create_schema, failure, in_schema
-from nvtrader_pipelines.storage.settings import database_url
+from nvtrader_pipelines.storage.settings import database_url, tables_folder
 from nvtrader_pipelines.storage.table import Table
 
 FORMAT = {"format-version": "2"}
@@ -84,8 +85,8 @@ def _open_postgres(home: Home, url: URL) -> SqlCatalog:
             weakref.finalize(catalog, catalog.engine.dispose)
             if not catalog.list_namespaces() and has_table_files(home):
                 raise StorageError(
-                    f"the catalog {url.render_as_string()} has no tables, but {home.iceberg} holds their files; run "
-                    "`nvtrader migrate`, or correct database_url"
+                    f"the catalog {url.render_as_string()} has no tables, but {tables_folder(home)} holds their files; "
+                    "run `nvtrader migrate`, or correct database_url"
                 )
     except SQLAlchemyError as error:
         raise failure("catalog", url, error) from None
@@ -146,10 +147,11 @@ def table_errors(home: Home, table: Table) -> Iterator[None]:
     """Turn errors of reading a table's files into a sentence with the remedy.
 
     Raises:
-        StorageError: if a file is missing or damaged.
+        StorageError: if a file is missing or damaged, or the object store fails.
     """
     try:
-        yield
+        with store_errors(tables_folder(home)):
+            yield
     except DAMAGE_ERRORS as error:
         named = re.search(r"/[^'\"\n]*?\.(parquet|avro|json)", str(error))
         problem = f"lacks the file {named.group() if named else error}"
@@ -160,7 +162,7 @@ def table_errors(home: Home, table: Table) -> Iterator[None]:
 
 def io_properties(home: Home) -> dict[str, str]:
     """Properties of the catalog's file IO, which finds all files below the tables of this home."""
-    folder = str(home.iceberg.absolute())  # a path, since a URI would be cut at a # and keep a %20
+    folder = tables_folder(home)  # in the home a path, since a URI would be cut at a # and keep a %20
     return {FOLDER_PROPERTY: folder, "py-io-impl": "nvtrader_pipelines.storage.iceberg.fsync_io.FsyncFileIO"}
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from pathlib import Path
 
 import polars as pl
 import pyarrow.parquet as pq
@@ -20,7 +19,9 @@ from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_ra
 
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.iceberg.data_files import ROWS_PER_GROUP, DataFiles
+from nvtrader_pipelines.storage.iceberg.fsync_io import delete_file
 from nvtrader_pipelines.storage.iceberg.locations import local_path
+from nvtrader_pipelines.storage.object_store import is_object, open_object, read_options
 from nvtrader_pipelines.storage.table import Table
 
 Where = Mapping[str, Sequence[str] | Sequence[int]]
@@ -43,7 +44,7 @@ class Merge:
     def discard(self) -> None:
         """Delete the new files, if they were not committed."""
         for path in self.paths:
-            Path(path).unlink(missing_ok=True)
+            delete_file(path)
 
 
 class _Transaction(Transaction):
@@ -70,9 +71,10 @@ def swap_files(iceberg: IcebergTable, removed: Sequence[DataFile], paths: Sequen
     """
     if not removed and not paths:
         return
-    for file in removed:  # its modification time now records when it was last needed, for the grace of upkeep
-        with contextlib.suppress(FileNotFoundError):
-            os.utime(local_path(iceberg, file.file_path))
+    for path in (local_path(iceberg, file.file_path) for file in removed):
+        if not is_object(path):  # its modification time now records when it was last needed, for the grace of upkeep
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(path)
     with _Transaction(iceberg) as transaction:
         if removed:
             with transaction.update_snapshot().overwrite() as removal:
@@ -141,13 +143,14 @@ def scan_files(table: Table, paths: list[str]) -> pl.LazyFrame:
         extra_columns="ignore",
         hive_partitioning=False,
         glob=False,
+        **read_options(paths[0]),
     )
 
 
 def read_batches(table: Table, paths: Iterable[str]) -> Iterator[pl.DataFrame]:
     """Read files in batches, with all columns of the file, and null for columns that it lacks."""
     for path in paths:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(open_object(path) if is_object(path) else path) as file:
             for batch in file.iter_batches(ROWS_PER_GROUP):
                 rows = pl.DataFrame(batch)
                 missing = [

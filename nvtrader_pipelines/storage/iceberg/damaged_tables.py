@@ -6,11 +6,12 @@ from pathlib import Path
 from pyiceberg.table import Table as IcebergTable
 
 from nvtrader_pipelines.storage.errors import DamagedFileError, StorageError, UnavailableError
-from nvtrader_pipelines.storage.file_problems import PARQUET, ending_problem, rebuild_remedy
+from nvtrader_pipelines.storage.file_problems import MISSING, PARQUET, TORN, ending_problem, rebuild_remedy
 from nvtrader_pipelines.storage.iceberg.catalog import table_errors
 from nvtrader_pipelines.storage.iceberg.commits import plan_files
 from nvtrader_pipelines.storage.iceberg.locations import local_path
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.object_store import is_object, object_size
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import TABLES
 
@@ -29,13 +30,20 @@ def find_damaged_tables(tables: Warehouse) -> Iterator[StorageError]:
             yield error
             continue
         for path, size in sizes.items():
-            if problem := ending_problem(path, PARQUET, size):
+            if problem := _file_problem(path, size):
                 yield DamagedFileError(path, problem, remedy)
 
 
-def _recorded_sizes(table: Table, iceberg: IcebergTable | None) -> dict[Path, int]:
+def _file_problem(path: str, size: int) -> str | None:
+    if not is_object(path):
+        return ending_problem(Path(path), PARQUET, size)
+    stored = object_size(path)  # an object is stored as a whole
+    return None if stored == size else MISSING if stored is None else TORN
+
+
+def _recorded_sizes(table: Table, iceberg: IcebergTable | None) -> dict[str, int]:
     """Sizes of the data files of a table's current state by path."""
     if iceberg is None:
         return {}
     files = [task.file for task in plan_files(table, iceberg)]
-    return {Path(local_path(iceberg, file.file_path)): file.file_size_in_bytes for file in files}
+    return {local_path(iceberg, file.file_path): file.file_size_in_bytes for file in files}

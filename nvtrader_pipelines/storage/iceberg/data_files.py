@@ -2,7 +2,6 @@
 
 import uuid
 from collections.abc import Iterator
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import quote_plus
@@ -17,6 +16,7 @@ from pyiceberg.types import ListType, NestedField
 
 from nvtrader_pipelines.storage.iceberg import fsync_io
 from nvtrader_pipelines.storage.iceberg.locations import local_path
+from nvtrader_pipelines.storage.object_store import is_object
 
 ROWS_PER_GROUP = 131_072  # rows buffered before encoding, and read by a thread at a time
 MAX_FILE_BYTES = 512 << 20
@@ -32,7 +32,7 @@ class DataFiles:
     """
 
     def __init__(self, iceberg: IcebergTable) -> None:
-        self._folder = Path(local_path(iceberg, iceberg.location())) / "data"
+        self._folder = f"{local_path(iceberg, iceberg.location())}/data"
         self._schema = iceberg.schema()
         self._by = [field.name for field in iceberg.spec().fields]
         self._open: dict[tuple[Any, ...], _PartitionFiles] = {}
@@ -45,7 +45,7 @@ class DataFiles:
         """
         for key, part in _split_by_partition(rows.fill_nan(None), self._by):
             if key not in self._open:
-                folder = self._folder.joinpath(*map(_folder_name, self._by, key))
+                folder = "/".join([self._folder, *map(_folder_name, self._by, key)])
                 constants = {name: value for name, value in zip(self._by, key, strict=True) if isinstance(value, str)}
                 self._open[key] = _PartitionFiles(folder, self._schema, constants)
             self._open[key].write(part)
@@ -53,7 +53,7 @@ class DataFiles:
     @property
     def paths(self) -> list[str]:
         """Paths of the files so far; the files are complete after the block."""
-        return [str(path) for files in self._open.values() for path in files.paths]
+        return [path for files in self._open.values() for path in files.paths]
 
     def __enter__(self) -> Self:
         return self
@@ -69,7 +69,7 @@ class DataFiles:
 class _PartitionFiles:
     """Files of a partition, written one after the other."""
 
-    def __init__(self, folder: Path, schema: Schema, constants: dict[str, str]) -> None:
+    def __init__(self, folder: str, schema: Schema, constants: dict[str, str]) -> None:
         from pyiceberg.io.pyarrow import schema_to_pyarrow  # a quarter of a second to import, and reading needs none
 
         self._folder, self._schema, self._constants = folder, schema, constants
@@ -79,8 +79,9 @@ class _PartitionFiles:
         self._waiting: list[pa.Table] = []
         self._n_waiting = 0
         self._writer: pq.ParquetWriter | None = None
+        self._stream: Any = None  # of the writer
         self._name = uuid.uuid4().hex
-        self.paths: list[Path] = []
+        self.paths: list[str] = []
 
     def write(self, rows: pl.DataFrame) -> None:
         self._waiting.append(self._to_arrow(rows))
@@ -96,8 +97,9 @@ class _PartitionFiles:
     def discard(self) -> None:
         if self._writer is not None:
             self._writer.close()
+            self._stream.close()
         for path in self.paths:
-            path.unlink(missing_ok=True)
+            fsync_io.delete_file(path)
 
     def _encode(self, n_rows: int) -> None:
         gathered = pa.concat_tables(self._waiting)
@@ -106,14 +108,14 @@ class _PartitionFiles:
         for start in range(0, n_rows, ROWS_PER_GROUP):
             writer = self._writer or self._open_file()
             writer.write_table(gathered.slice(start, min(ROWS_PER_GROUP, n_rows - start)))
-            if self.paths[-1].stat().st_size >= MAX_FILE_BYTES:
+            if self._stream.tell() >= MAX_FILE_BYTES:
                 self._close_file()
 
     def _open_file(self) -> pq.ParquetWriter:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self.paths.append(self._folder / f"{self._name}-{len(self.paths):05d}.parquet")
+        self.paths.append(f"{self._folder}/{self._name}-{len(self.paths):05d}.parquet")
+        self._stream = fsync_io.open_output(self.paths[-1])
         self._writer = pq.ParquetWriter(
-            self.paths[-1],
+            self._stream,
             self._arrow,
             compression="zstd",
             use_dictionary=[path for field in self._schema.fields for path in _dictionary_paths(field)],  # pyright: ignore[reportArgumentType] - names are accepted
@@ -126,7 +128,9 @@ class _PartitionFiles:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
-            fsync_io.sync(str(self.paths[-1]))
+            self._stream.close()
+            if not is_object(self.paths[-1]):
+                fsync_io.sync(self.paths[-1])
 
     def _to_arrow(self, rows: pl.DataFrame) -> pa.Table:
         texts = rows.select(pl.col(pl.Categorical, pl.Enum).cast(pl.String))

@@ -5,7 +5,7 @@ import operator
 import stat
 from collections.abc import Callable
 from dataclasses import astuple, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import groupby
 from pathlib import Path
 
@@ -16,9 +16,11 @@ from nvtrader_pipelines.storage.files import file_lock
 from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.iceberg.commits import Merge, plan_files, read_batches
 from nvtrader_pipelines.storage.iceberg.data_files import DataFiles
+from nvtrader_pipelines.storage.iceberg.fsync_io import delete_file
 from nvtrader_pipelines.storage.iceberg.locations import local_path
 from nvtrader_pipelines.storage.iceberg.snapshots import expire_snapshots, reachable_paths
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.object_store import is_object, list_objects
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import TABLES
 
@@ -87,17 +89,27 @@ def _tidy_table(tables: Warehouse, table: Table, pinned: set[int], now: datetime
 
 def _sweep(iceberg: IcebergTable, before: datetime) -> list[int]:
     """Delete orphaned files last needed before a time, and return their sizes."""
-    folder = Path(local_path(iceberg, iceberg.location()))
+    folder = local_path(iceberg, iceberg.location())
     needed = reachable_paths(iceberg)
     sizes = []
-    for path in folder.rglob("*"):
+    for path, (size, written_at) in _list_files(folder).items():
+        if written_at < before.timestamp() and path not in needed:
+            delete_file(path)
+            sizes.append(size)
+    return sizes
+
+
+def _list_files(folder: str) -> dict[str, tuple[int, float]]:
+    """Size and time of writing of all files below a folder, by path."""
+    if is_object(folder):
+        return {path: (info.size, info.mtime_ns / 1e9) for path, info in list_objects(folder).items()}
+    files = {}
+    for path in Path(folder).rglob("*"):
         with contextlib.suppress(FileNotFoundError):  # a failed writer deleted its own file
             status = path.stat()
-            is_old = datetime.fromtimestamp(status.st_mtime, UTC) < before
-            if is_old and str(path) not in needed and stat.S_ISREG(status.st_mode):
-                path.unlink()
-                sizes.append(status.st_size)
-    return sizes
+            if stat.S_ISREG(status.st_mode):
+                files[str(path)] = status.st_size, status.st_mtime
+    return files
 
 
 def compact(tables: Warehouse, table: Table) -> list[Merge]:

@@ -31,7 +31,9 @@ from nvtrader_pipelines.storage.iceberg.commits import (
 )
 from nvtrader_pipelines.storage.iceberg.data_files import DataFiles
 from nvtrader_pipelines.storage.iceberg.snapshots import expire_snapshots, named_snapshots
+from nvtrader_pipelines.storage.object_store import store_errors
 from nvtrader_pipelines.storage.read_sources import note_read
+from nvtrader_pipelines.storage.settings import tables_folder
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import MARKET_PANEL, PINNED, REBALANCE_PLAN, RUNS, TABLES
 
@@ -86,16 +88,18 @@ class Warehouse:
 
         Raises:
             ValueError: if columns differ from the table's, a key is not string or integer, or a row is outside `where`.
+            StorageError: if a file is missing, or the object store fails; the table is as before.
         """
         _require_keys(table, where)
         iceberg = self.load(table)  # before the lock, which creating and updating a table take too
-        with DataFiles(iceberg) as files:
-            for batch in [rows] if isinstance(rows, pl.DataFrame) else rows:
-                _require_columns(table, batch)
-                _require_inside(table, batch, where)
-                files.write(batch)
-        with file_lock(lock_path(self.home, table.name)):
-            return self._commit_rows(table, files.paths, where)
+        with store_errors(tables_folder(self.home)):
+            with DataFiles(iceberg) as files:
+                for batch in [rows] if isinstance(rows, pl.DataFrame) else rows:
+                    _require_columns(table, batch)
+                    _require_inside(table, batch, where)
+                    files.write(batch)
+            with file_lock(lock_path(self.home, table.name)):
+                return self._commit_rows(table, files.paths, where)
 
     @retry_on_conflict
     def _commit_rows(self, table: Table, paths: list[str], where: Where) -> int | None:
@@ -113,7 +117,7 @@ class Warehouse:
         Returns:
             The committed merges, whose sources were all still live; new files of the other merges are deleted.
         """
-        with file_lock(lock_path(self.home, table.name)):
+        with store_errors(tables_folder(self.home)), file_lock(lock_path(self.home, table.name)):
             return self._commit_merges(table, merges)
 
     @retry_on_conflict

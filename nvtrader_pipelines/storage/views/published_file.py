@@ -9,6 +9,8 @@ import polars as pl
 
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.object_store import SCHEME, client, is_object
+from nvtrader_pipelines.storage.settings import tables_folder
 
 ROOT_TABLE = "main.published"  # one row: the root of the home whose files the views read
 NO_DOWNLOADS: dict[str, Any] = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
@@ -28,7 +30,7 @@ def open_published(home: Home) -> duckdb.DuckDBPyConnection:
     """
     path = home.duckdb_file
     try:
-        return duckdb.connect(str(path), read_only=True, config=NO_DOWNLOADS)
+        connection = duckdb.connect(str(path), read_only=True, config=NO_DOWNLOADS)
     except duckdb.Error as error:
         if not isinstance(error, duckdb.IOException) or "lock" not in str(error):
             raise DamagedViewsError(
@@ -38,6 +40,21 @@ def open_published(home: Home) -> duckdb.DuckDBPyConnection:
             f"{path} is open for writing in another program ({one_line(error)}); close it there and open the views "
             f"read-only: duckdb -readonly {path.name}, or duckdb.connect({path.name!r}, read_only=True) in Python"
         ) from error
+    read_objects(connection, home)
+    return connection
+
+
+def read_objects(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
+    """Let a connection read the tables of a home in an object store, which DuckDB itself can with httpfs only."""
+    name = SCHEME.removesuffix("://")
+    if is_object(tables_folder(home)) and name not in connection.list_filesystems():
+        from fsspec.implementations.arrow import ArrowFSWrapper  # takes half a second
+
+        class Objects(ArrowFSWrapper):
+            protocol = name  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
+            cachable = False
+
+        connection.register_filesystem(Objects(client()))
 
 
 def published_root(connection: duckdb.DuckDBPyConnection) -> Path | None:

@@ -10,7 +10,7 @@ import duckdb
 
 from nvtrader_pipelines.storage.files import file_lock, write_atomically
 from nvtrader_pipelines.storage.store import Store
-from nvtrader_pipelines.storage.views.published_file import IN_THIS_PROCESS, NO_DOWNLOADS, ROOT_TABLE
+from nvtrader_pipelines.storage.views.published_file import IN_THIS_PROCESS, NO_DOWNLOADS, ROOT_TABLE, read_objects
 from nvtrader_pipelines.storage.views.view_definitions import create_views, quote_literal
 
 STORAGE_VERSION = "v1.0.0"  # older clients can open the file too
@@ -51,6 +51,7 @@ def _build(store: Store, path: Path, before: Mapping[str, str]) -> dict[str, str
         connection.execute(
             f"ATTACH {quote_literal(str(path))} AS nvtrader (STORAGE_VERSION {quote_literal(STORAGE_VERSION)})"
         )
+        read_objects(connection, store.home)
         connection.begin()  # one write of the file, not one per statement
         views = create_views(connection, store, "nvtrader", before)
         root = quote_literal(str(store.home.root.absolute()))

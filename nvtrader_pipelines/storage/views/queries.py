@@ -12,7 +12,7 @@ from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.file_problems import has_catalog, rebuild_remedy
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.settings import read_settings
+from nvtrader_pipelines.storage.settings import read_settings, tables_folder
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views.published_file import (
     IN_THIS_PROCESS,
@@ -46,7 +46,7 @@ def query_views(store: Store, query: str, *, allow_files: bool = False, max_rows
     """
     home = store.home
     if not has_catalog(home):
-        missing = home.iceberg if read_settings(home).database_url else home.catalog
+        missing = tables_folder(home) if read_settings(home).database_url else home.catalog
         raise StorageError(f"there are no tables yet: {missing} is missing; run `nvtrader materialize` first")
     with query_errors(home), IN_THIS_PROCESS, _open_current(store) as connection:
         if allow_files:
@@ -105,7 +105,7 @@ def query_errors(home: Home) -> Iterator[None]:
             f"the rows have a type that is not supported ({error}); cast it, as in CAST(x AS text)"
         ) from error
     except duckdb.Error as error:
-        if "No files found" in str(error) and str(home.iceberg) in str(error):
+        if "No files found" in str(error) and tables_folder(home) in str(error):
             raise StorageError(
                 f"a table lacks a file ({one_line(error)}); restore the home from a backup: `nvtrader restore`"
             ) from error
@@ -114,7 +114,7 @@ def query_errors(home: Home) -> Iterator[None]:
             hint = "; a query reads only files of the home, unless `nvtrader sql --allow-files`"
         elif "read-only mode" in str(error):
             hint = "; select the rows, or write them to a file: COPY (query) TO 'file'"
-        elif str(home.iceberg.absolute()) in str(error):
+        elif tables_folder(home) in str(error):
             hint = f"; a file of a table is damaged, see `nvtrader doctor`: {rebuild_remedy(home)}"
         raise StorageError(f"the query failed: {one_line(error)}{hint}") from error
 

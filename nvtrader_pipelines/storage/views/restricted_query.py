@@ -10,6 +10,7 @@ from duckdb import StatementType, token_type
 
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.settings import tables_folder
 from nvtrader_pipelines.storage.views.published_file import NO_DOWNLOADS, read_query
 
 READING = {
@@ -37,7 +38,8 @@ def run_restricted(
     Raises:
         StorageError: if a statement writes, and is not a COPY below an allowed folder.
     """
-    _restrict(connection, {home.root.absolute(), home.root.resolve()})  # a link and its target
+    roots = {home.root.absolute(), home.root.resolve()}  # a link and its target
+    _restrict(connection, {*map(str, roots), tables_folder(home)})
     rows = pl.DataFrame()
     for statement in connection.extract_statements(query):
         text = statement.query.encode()
@@ -50,9 +52,9 @@ def run_restricted(
     return rows
 
 
-def _restrict(connection: duckdb.DuckDBPyConnection, folders: set[Path], files: Sequence[Path] = ()) -> None:
+def _restrict(connection: duckdb.DuckDBPyConnection, folders: set[str], files: Sequence[Path] = ()) -> None:
     """Restrict a connection for good to these files and folders; nothing is downloaded."""
-    names = [f"{name}/" for folder in map(str, folders) for name in (folder, glob.escape(folder))]  # as in patterns
+    names = [f"{name}/" for folder in folders for name in (folder, glob.escape(folder))]  # as in patterns
     connection.execute("SET allowed_directories = $folders", {"folders": names})
     connection.execute("SET allowed_paths = $files", {"files": [str(file) for file in files]})
     connection.execute("SET enable_external_access = false")
@@ -85,7 +87,7 @@ def _copy(connection: duckdb.DuckDBPyConnection, home: Home, statement: str) -> 
     with duckdb.connect(config=NO_DOWNLOADS) as writer:
         writer.register("rows", rows)
         # DuckDB writes beside an existing file, and below a folder with PARTITION_BY
-        _restrict(writer, {target}, [target, target.with_name(f"tmp_{target.name}")])
+        _restrict(writer, {str(target)}, [target, target.with_name(f"tmp_{target.name}")])
         escaped = str(target).replace("'", "''")
         return read_query(writer, f"COPY rows TO '{escaped}' {options}")
 

@@ -16,7 +16,7 @@ from nvtrader_pipelines.storage.ledger import LedgerRun
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import BY_RUN, Table
 from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, REWARD_DECOMPOSITION, TRAJECTORIES
-from nvtrader_pipelines.storage.views.published_file import NO_DOWNLOADS
+from nvtrader_pipelines.storage.views.published_file import NO_DOWNLOADS, read_objects
 from nvtrader_pipelines.storage.views.queries import query_errors
 from nvtrader_pipelines.storage.views.view_definitions import parquet_schema
 
@@ -159,4 +159,5 @@ def _read(
     paths = [local_path(iceberg, file.file_path) for file in files]
     starts = list(accumulate((file.record_count for file in files[:-1]), initial=0))
     with query_errors(store.home), ONE_QUERY, duckdb.connect(config=CONFIG) as connection:
+        read_objects(connection, store.home)
         return connection.sql(rows + query, params={**values, **equal, "paths": paths, "starts": starts}).pl()

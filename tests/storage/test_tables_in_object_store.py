@@ -1,0 +1,105 @@
+"""Home whose tables are in an object store."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from nvtrader_pipelines.service.doctor import check_databases
+from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
+from nvtrader_pipelines.storage.home import Home, create_home
+from nvtrader_pipelines.storage.iceberg.damaged_tables import find_damaged_tables
+from nvtrader_pipelines.storage.iceberg.upkeep import tidy
+from nvtrader_pipelines.storage.moving_files import move_table_files
+from nvtrader_pipelines.storage.object_store import client, delete_object, list_objects, write_object
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import CLEAN_BARS, EQUITY_CURVES
+from tests.homes import nvtrader, table_contents
+from tests.storage.table_rows import run_keys, run_rows
+
+pytestmark = pytest.mark.nightly
+
+
+def test_home_in_object_store_has_the_same_tables_as_in_files(bucket, tmp_path, fast_nvtrader, monkeypatch):
+    contents = []
+    for name in ("objects", "files"):
+        home = Home(tmp_path / name)
+        assert nvtrader(home, "init", str(home.root), command=fast_nvtrader).returncode == 0
+        finished = nvtrader(home, "ingest", command=fast_nvtrader)
+        assert finished.returncode == 0, finished.stderr
+        contents.append(table_contents(home))
+        counted = nvtrader(home, "sql", "--format", "json", f"SELECT count(*) AS n FROM {CLEAN_BARS.name}")
+        assert json.loads(counted.stdout) == [{"n": len(contents[0][CLEAN_BARS.name])}], counted.stderr
+        if name == "objects":
+            assert {path.name for path in home.iceberg.iterdir()} == {".locks"}
+            monkeypatch.delenv("NVTRADER_WAREHOUSE_URI")
+    assert contents[0].keys() == contents[1].keys()
+    for name, frame in contents[0].items():
+        assert frame.equals(contents[1][name]), name
+
+
+def test_upkeep_deletes_objects_that_no_snapshot_needs(bucket, store):
+    for equity in (1.0, 2.0):
+        store.tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 5, equity=equity), run_keys("run"))
+    orphan = f"{bucket}/warehouse/iceberg/rl/equity_curves/data/orphan.parquet"
+    write_object(orphan, b"of a killed writer")
+    assert tidy(store.tables, datetime.now(UTC)).n_files == 0  # it may belong to a commit under way
+    report = tidy(store.tables, datetime.now(UTC) + timedelta(days=30))
+    assert report.n_snapshots >= 1
+    assert orphan not in list_objects(bucket)
+    assert store.tables.read(EQUITY_CURVES)["equity"].to_list() == [2.0] * 5
+
+
+def test_missing_and_cut_objects_are_found_as_damage(bucket, store):
+    store.tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 5, equity=1.0), run_keys("run"))
+    assert list(find_damaged_tables(store.tables)) == []
+    (data,) = (uri for uri in list_objects(bucket) if uri.endswith(".parquet"))
+    write_object(data, b"PAR1")
+    assert [error.path for error in find_damaged_tables(store.tables)] == [data]
+    delete_object(data)
+    with pytest.raises(StorageError, match="lacks the file"):
+        store.tables.read(EQUITY_CURVES)
+
+
+def test_store_that_stops_leaves_the_table_as_it_was(bucket, s3, store, monkeypatch):
+    store.tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 5, equity=1.0), run_keys("run"))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    client.cache_clear()
+    (row,) = [row for row in check_databases(store) if row.check == "tables"]
+    assert "start the store" in row.problem
+    for use in (
+        lambda: store.tables.read(EQUITY_CURVES),
+        lambda: store.tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 5, equity=2.0), run_keys("run")),
+    ):
+        with pytest.raises(UnavailableError, match="start the store"):
+            use()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", s3.variables["AWS_ENDPOINT_URL"])
+    client.cache_clear()
+    assert store.tables.read(EQUITY_CURVES)["equity"].to_list() == [1.0] * 5
+    assert [row.problem for row in check_databases(store)] == ["", "", ""]
+
+
+def test_tables_move_to_the_object_store_and_back(bucket, tmp_path, monkeypatch):
+    home = create_home(tmp_path / "home")
+    monkeypatch.delenv("NVTRADER_WAREHOUSE_URI")
+    before = Store(home)
+    before.tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 5, equity=1.0), run_keys("run"))
+    files = {path for path in home.iceberg.rglob("*.*") if path.is_file() and path.parent.name != ".locks"}
+    monkeypatch.setenv("NVTRADER_WAREHOUSE_URI", bucket)
+    (moved,) = move_table_files(home, back=False)
+    assert (moved.table, moved.n_rows, moved.is_new) == ("files of tables", len(files), True)
+    assert len(list_objects(bucket)) == len(files)
+    assert [row.is_new for row in move_table_files(home, back=False)] == [False]
+    for path in files:
+        path.unlink()
+    after = Store(home)
+    assert after.tables.read(EQUITY_CURVES)["equity"].to_list() == [1.0] * 5
+    after.tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 7, equity=2.0), run_keys("run"))
+    move_table_files(home, back=True)
+    monkeypatch.delenv("NVTRADER_WAREHOUSE_URI")
+    assert Store(home).tables.read(EQUITY_CURVES)["equity"].to_list() == [2.0] * 7
+    (home.iceberg / "rl/equity_curves/data").rename(tmp_path / "data")
+    write_object(next(uri for uri in list_objects(bucket) if "/metadata/" in uri), b"other")
+    monkeypatch.setenv("NVTRADER_WAREHOUSE_URI", bucket)
+    with pytest.raises(StorageError, match="another content"):
+        move_table_files(home, back=False)
