@@ -32,25 +32,25 @@ def main() -> None:
     """Report the time of random proposals of each mode."""
     panel = sample_panel()
     size = f"{N_TRIALS} random proposals, 20 names, 8 years of validation before 2010"
-    ppo = _trials(SearchMode.PPO_ONLY, panel)
+    ppo = time_trials(SearchMode.PPO_ONLY, panel)
     note = f"{_spread(ppo)}; {size}, one training of {TIMESTEPS:,} steps and one account"
     report("search_trial_ppo_only", _median(ppo), "s", Goal(value_at_most=4.0), note=note)
     late = float(np.quantile([trial.cpu for trial in ppo], 0.95))
     note = "95 % of the same trials take less; small batches and many epochs take longest"
     report("search_trial_ppo_only_95", late, "s", Goal(value_at_most=15.0), note=note)
-    rule = _trials(SearchMode.CUFOLIO_ONLY, panel)
+    rule = time_trials(SearchMode.CUFOLIO_ONLY, panel)
     a_solve = median(trial.cpu / trial.n_periods for trial in rule)
     note = (
         f"{_spread(rule)}; {size}; a trial solves a program per holding period of 5 to 60 sessions, "
         f"{median(trial.n_periods for trial in rule):.0f} of them in the median, {1000.0 * a_solve:.1f} ms each"
     )
     report("search_trial_cufolio_only", 1000.0 * _median(rule), "ms", Goal(value_at_most=300.0), note=note)
-    both = _trials(SearchMode.UNIFIED, panel)
+    both = time_trials(SearchMode.UNIFIED, panel)
     note = f"{_spread(both)}; {size}, one training of {TIMESTEPS:,} steps and one account behind the optimizer"
     report("search_trial_unified", _median(both), "s", Goal(value_at_most=5.0), note=note)
 
 
-def _trials(mode: SearchMode, panel: MarketPanel) -> list[Seconds]:
+def time_trials(mode: SearchMode, panel: MarketPanel, n_trials: int = N_TRIALS) -> list[Seconds]:
     """Time of each trial, after the base, which loads and compiles what is lazy."""
     base = session_base(mode)
     validation_from, sealed_from = default_windows(panel, base.report_from)
@@ -60,7 +60,7 @@ def _trials(mode: SearchMode, panel: MarketPanel) -> list[Seconds]:
     digest, study = panel_digest(market), Study(RandomProposer(), space.knobs, SEED)
     n_sessions = windows.validation[1] - windows.validation[0] + 1
     trials = []
-    for number in range(N_TRIALS + 1):
+    for number in range(n_trials + 1):
         trial = space.propose(study.ask(number) if number else {})
         wall, cpu = perf_counter(), process_time()
         result = judge(TrialJob(number, trial.spec, FIRST_SEED, windows.folds), market, digest)
