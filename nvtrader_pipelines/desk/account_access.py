@@ -1,6 +1,5 @@
 """Access to accounts: their YAML files, the lock on their books, and connections to brokers."""
 
-import fcntl
 import os
 import re
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from nvtrader_pipelines.storage.documents import read_document, validate_documen
 from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.files import has_file, write_atomically
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.locks import try_lock
 from nvtrader_pipelines.storage.read_sources import note_read
 from nvtrader_pipelines.storage.store import Store
 
@@ -115,14 +115,11 @@ def lock_account(store: Store, name: str) -> Iterator[SqliteBook]:
     book = store.book(name)
     if book.path.name != f"{name}.db" or not book.path.exists():  # a name with a path, or a new account
         read_account(store.home, name)
-    book.path.parent.mkdir(parents=True, exist_ok=True)
-    with book.path.with_suffix(".lock").open("a") as file, closing(book):
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+    with closing(book), try_lock(store.home, f"account {name}", book.path.with_suffix(".lock")) as require_held:
+        if require_held is None:
             raise AccountInUse(
                 f"the account {name} is traded by another process at this moment; wait until it has ended"
-            ) from error
+            )
         yield book
 
 

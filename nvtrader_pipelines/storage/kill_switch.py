@@ -10,8 +10,9 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from nvtrader_pipelines.execution.audit import TradingState, strictest_state
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import file_lock, write_atomically
-from nvtrader_pipelines.storage.home import Home, lock_path
+from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.locks import home_lock
 from nvtrader_pipelines.storage.read_sources import note_read, read_state
 
 VARIABLE = "NVTRADER_KILL_SWITCH"
@@ -134,5 +135,5 @@ class FileKillSwitch:
         """Serialize engaging and releasing, so that a release never removes a halt it has not read."""
         with ExitStack() as stack:
             with suppress(OSError):  # if no lock file can be made, halting matters more than the lock
-                stack.enter_context(file_lock(lock_path(self._home, "kill_switch")))
+                stack.enter_context(home_lock(self._home, "kill_switch"))
             yield

@@ -1,5 +1,10 @@
 """URLs of databases, connections to Postgres, and sentences on their failures; none shows a password."""
 
+import atexit
+import functools
+import os
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
@@ -49,18 +54,30 @@ def in_schema(url: sa.URL, schema: str) -> sa.URL:
     return url.set(query={"connect_timeout": str(CONNECT_TIMEOUT), **url.query, "options": f"-csearch_path={schema}"})
 
 
-def connect(url: sa.URL, schema: str) -> sa.Engine:
+def connect(url: sa.URL, schema: str, **options: Any) -> sa.Engine:
     """Make a pool of connections to Postgres; the first use connects.
 
     Raises:
         StorageError: if the driver is not installed.
     """
     try:
-        return sa.create_engine(in_schema(url, schema), hide_parameters=True, pool_pre_ping=True)
+        return sa.create_engine(in_schema(url, schema), hide_parameters=True, pool_pre_ping=True, **options)
     except (ModuleNotFoundError, NoSuchModuleError):
         raise StorageError(
             f"the driver of {url.drivername} is not installed; run pip install 'nvtrader-pipelines[postgres]'"
         ) from None
+
+
+def pool(url: sa.URL) -> sa.Engine:
+    """Return the pool of this process for locks, books and switches, made once."""
+    return _pool(url, os.getpid())
+
+
+@functools.cache
+def _pool(url: sa.URL, process: int) -> sa.Engine:
+    engine = connect(url, "public", pool_size=2, max_overflow=-1)  # a lock holds a connection, however many there are
+    atexit.register(lambda: engine.dispose(close=os.getpid() == process))  # a fork must not end its parent's sessions
+    return engine
 
 
 def create_schema(connection: sa.Connection, schema: str) -> None:

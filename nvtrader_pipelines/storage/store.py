@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from nvtrader_pipelines.storage.files import file_lock
-from nvtrader_pipelines.storage.home import Home, lock_path
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.locks import home_lock
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.market.calendar import Calendars, TradingCalendar
@@ -117,7 +117,7 @@ class Store:
 
     def lock(self, name: str) -> AbstractContextManager[None]:
         """Lock of work that must not run concurrently."""
-        return file_lock(lock_path(self.home, name))
+        return home_lock(self.home, name)
 
     def read_calendars(self) -> "Calendars":
         """Read the calendars of the sources.

@@ -23,12 +23,13 @@ from pyiceberg.table import StaticTable
 from nvtrader_pipelines.storage.backups.restoring import MANIFEST_NAME, BackupManifest, OnFile
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.file_problems import find_damage, has_catalog
-from nvtrader_pipelines.storage.files import file_lock, open_sqlite
-from nvtrader_pipelines.storage.home import Home, lock_path
+from nvtrader_pipelines.storage.files import open_sqlite
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.catalog import DAMAGE_ERRORS, io_properties
 from nvtrader_pipelines.storage.iceberg.snapshots import reachable_paths
 from nvtrader_pipelines.storage.iceberg.upkeep import UPKEEP_LOCK
 from nvtrader_pipelines.storage.ledger.database import ledger_url
+from nvtrader_pipelines.storage.locks import home_lock
 from nvtrader_pipelines.storage.settings import database_url
 from nvtrader_pipelines.storage.store import Store
 
@@ -56,7 +57,7 @@ def write_backup(store: Store, path: Path, on_file: OnFile) -> BackupManifest:
         raise error
     with (
         _write_aside(path) as file,
-        file_lock(lock_path(home, UPKEEP_LOCK)),
+        home_lock(home, UPKEEP_LOCK),
         tarfile.open(fileobj=file, mode="w", dereference=True) as tar,  # a second hard link has its content, too
     ):
         writer = _TarWriter(tar, home, on_file)
