@@ -18,7 +18,7 @@ from nvtrader_pipelines.execution.brokers.account_spec import (
     SimulatedAccountSpec,
 )
 from nvtrader_pipelines.execution.errors import ExecutionError
-from nvtrader_pipelines.storage.account_book import SqliteBook
+from nvtrader_pipelines.storage.account_book import AccountBook, book_path
 from nvtrader_pipelines.storage.documents import read_document, validate_document
 from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.files import has_file, write_atomically
@@ -105,7 +105,7 @@ def require_same_account(name: str, spec: AccountSpec, state: AccountState | Non
 
 
 @contextmanager
-def lock_account(store: Store, name: str) -> Iterator[SqliteBook]:
+def lock_account(store: Store, name: str) -> Iterator[AccountBook]:
     """Lock an account against other processes and open its book.
 
     Raises:
@@ -113,13 +113,15 @@ def lock_account(store: Store, name: str) -> Iterator[SqliteBook]:
         StorageError: if it has no book yet and its name or file is invalid; then nothing is written.
     """
     book = store.book(name)
-    if book.path.name != f"{name}.db" or not book.path.exists():  # a name with a path, or a new account
+    if not book.exists:  # a name with a path, or a new account
         read_account(store.home, name)
-    with closing(book), try_lock(store.home, f"account {name}", book.path.with_suffix(".lock")) as require_held:
+    path = book_path(store.home, name).with_suffix(".lock")
+    with closing(book), try_lock(store.home, f"account {name}", path) as require_held:
         if require_held is None:
             raise AccountInUse(
                 f"the account {name} is traded by another process at this moment; wait until it has ended"
             )
+        book.fence(require_held)
         yield book
 
 

@@ -3,6 +3,8 @@
 import atexit
 import functools
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import sqlalchemy as sa
@@ -12,6 +14,7 @@ from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
 
 FORMS = {"postgresql": "postgresql://user:password@host/database", "sqlite": "sqlite:////path/to/file"}
 DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg"}
+TABLES_LOCK = 7_239_148_206  # advisory lock of those who create tables; an arbitrary number
 CONNECT_TIMEOUT = 10  # seconds to wait for a server
 ADDRESS = "start the server, or correct host and port in the URL"
 LOGIN = "correct user and password of the URL, PGPASSWORD or ~/.pgpass"
@@ -84,6 +87,26 @@ def create_schema(connection: sa.Connection, schema: str) -> None:
     """Create a schema if it is missing; the caller holds an advisory lock."""
     if schema not in sa.inspect(connection).get_schema_names():
         connection.execute(sa.schema.CreateSchema(schema))
+
+
+@contextmanager
+def in_transaction(part: str, url: sa.URL, schema: str, created: sa.MetaData | None = None) -> Iterator[sa.Connection]:
+    """Begin a transaction with the tables of a schema, after those that are `created` if they are missing.
+
+    Raises:
+        UnavailableError: if the database fails; the sentence names the part.
+    """
+    try:
+        with pool(url).begin() as connection:
+            name = connection.dialect.identifier_preparer.quote_identifier(schema)
+            connection.execute(sa.select(sa.func.set_config("search_path", name, True)))  # noqa: FBT003 - local
+            if created is not None:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(TABLES_LOCK)))
+                create_schema(connection, schema)
+                created.create_all(connection)
+            yield connection
+    except SQLAlchemyError as error:
+        raise failure(part, url, error) from None
 
 
 def failure(part: str, url: sa.URL, error: BaseException) -> UnavailableError:

@@ -26,15 +26,6 @@ from tests.storage.test_processes import PRELUDE, WRITERS
 pytestmark = pytest.mark.nightly
 
 
-@pytest.fixture
-def database(server, tmp_path, monkeypatch):
-    """URL of an empty database, which the homes of the test use."""
-    name = f"shared_{abs(hash(tmp_path)):x}"
-    server.psql(f"CREATE DATABASE {name}")
-    monkeypatch.setenv("NVTRADER_DATABASE_URL", server.get_uri(name))
-    return server.get_uri(name)
-
-
 def restart(server):
     """Start a killed server again, which first recovers; `pg_ctl` waits ten seconds only."""
     for _ in range(60):

@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from pyiceberg.table import StaticTable
 
+from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.backups.restoring import MANIFEST_NAME, BackupManifest, OnFile
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.file_problems import find_damage, has_catalog
@@ -67,7 +68,8 @@ def write_backup(store: Store, path: Path, on_file: OnFile) -> BackupManifest:
         writer.add_files(path for path in home.warehouse.rglob("*.db") if path != home.catalog)
         outside += writer.add_tables(store)
         with store.audit.lock():  # a trader writes to both in turns
-            writer.add_files([store.audit.path, *(book.path for book in store.books().values())])
+            books = store.books().values()
+            writer.add_files([store.audit.path, *(book.path for book in books if isinstance(book, SqliteBook))])
         writer.add_files(_walk(home))
         manifest = BackupManifest(
             version=version("nvtrader-pipelines"),
@@ -118,7 +120,8 @@ class _TarWriter:
             return outside
         if url := database_url(self._home):
             locations = list(store.tables.metadata_files().values())
-            outside = (f"the catalog {url.render_as_string(hide_password=True)}: back it up with pg_dump, too",)
+            name = url.render_as_string(hide_password=True)
+            outside = (f"the catalog, books and kill switch {name}: back them up with pg_dump, too",)
         else:
             locations = self._add_catalog()
         paths: set[Path] = set()
