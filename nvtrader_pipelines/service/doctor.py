@@ -117,7 +117,7 @@ def check_folders(store: Store) -> list[CheckResult]:
 
 
 def check_databases(store: Store) -> list[CheckResult]:
-    """Check that the databases of the ledger and the catalog answer; files are checked with the others."""
+    """Check that the databases answer; files are checked with the others."""
     home, results = store.home, []
     for part, url in (("ledger", ledger_url(home)), ("catalog", database_url(home))):
         if url is None or url.get_backend_name() == "sqlite":
@@ -125,6 +125,9 @@ def check_databases(store: Store) -> list[CheckResult]:
         else:
             name = f"{url.render_as_string(hide_password=True)}, schema {part}"
             results.append(CheckResult(part, name, find_problem(part, url, part)))
+    if url := database_url(home):
+        name = f"{url.render_as_string(hide_password=True)}, schemas book_<account> and trading"
+        results.append(CheckResult("books and switch", name, find_problem("books", url, "trading")))
     return results
 
 

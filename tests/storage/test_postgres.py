@@ -105,7 +105,7 @@ for version in range(1, 10_000):
 
 
 def test_doctor_names_a_missing_database_and_a_wrong_password(database, server, store, home, monkeypatch):
-    assert [row.problem for row in check_databases(store)] == ["", ""]
+    assert [row.problem for row in check_databases(store)] == ["", "", ""]
     monkeypatch.setenv("NVTRADER_DATABASE_URL", server.get_uri("no_such"))
     assert all("createdb" in row.problem for row in check_databases(store))
     settings = server.pgdata / "pg_hba.conf"
@@ -118,7 +118,7 @@ def test_doctor_names_a_missing_database_and_a_wrong_password(database, server, 
     assert all("password authentication failed" in row.problem and "swordfish" not in row.problem for row in rows)
     monkeypatch.setenv("PGPASSWORD", "right")
     monkeypatch.setenv("NVTRADER_DATABASE_URL", database.replace("postgres:@", "ann@"))
-    assert [row.problem for row in check_databases(store)] == ["", ""]
+    assert [row.problem for row in check_databases(store)] == ["", "", ""]
     with pytest.raises(UnavailableError, match="permission denied"):
         _ = store.ledger
     settings.write_text(before)

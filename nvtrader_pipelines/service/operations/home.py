@@ -251,7 +251,7 @@ class WholeHome(Family):
     def migrate(
         self, *, back: Annotated[bool, Field(description="Copy from Postgres back to the files of the home.")] = False
     ) -> "Annotated[pl.DataFrame, MovedTable]":
-        """Copy ledger and catalog to the Postgres of the settings, or back, and compare rows and digests.
+        """Copy databases, books and kill switch to the Postgres of the settings, or back, and compare digests.
 
         Stop what writes before. What is copied stays where it was; an interrupted migration can be repeated.
 
