@@ -1,6 +1,5 @@
 """Access to accounts: their YAML files, the lock on their books, and connections to brokers."""
 
-import fcntl
 import os
 import re
 from collections.abc import Iterator
@@ -19,11 +18,12 @@ from nvtrader_pipelines.execution.brokers.account_spec import (
     SimulatedAccountSpec,
 )
 from nvtrader_pipelines.execution.errors import ExecutionError
-from nvtrader_pipelines.storage.account_book import SqliteBook
+from nvtrader_pipelines.storage.account_book import AccountBook, book_path
 from nvtrader_pipelines.storage.documents import read_document, validate_document
 from nvtrader_pipelines.storage.errors import NotFoundError, StorageError
 from nvtrader_pipelines.storage.files import has_file, write_atomically
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.locks import try_lock
 from nvtrader_pipelines.storage.read_sources import note_read
 from nvtrader_pipelines.storage.store import Store
 
@@ -105,7 +105,7 @@ def require_same_account(name: str, spec: AccountSpec, state: AccountState | Non
 
 
 @contextmanager
-def lock_account(store: Store, name: str) -> Iterator[SqliteBook]:
+def lock_account(store: Store, name: str) -> Iterator[AccountBook]:
     """Lock an account against other processes and open its book.
 
     Raises:
@@ -113,16 +113,15 @@ def lock_account(store: Store, name: str) -> Iterator[SqliteBook]:
         StorageError: if it has no book yet and its name or file is invalid; then nothing is written.
     """
     book = store.book(name)
-    if book.path.name != f"{name}.db" or not book.path.exists():  # a name with a path, or a new account
+    if not book.exists:  # a name with a path, or a new account
         read_account(store.home, name)
-    book.path.parent.mkdir(parents=True, exist_ok=True)
-    with book.path.with_suffix(".lock").open("a") as file, closing(book):
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+    path = book_path(store.home, name).with_suffix(".lock")
+    with closing(book), try_lock(store.home, f"account {name}", path) as require_held:
+        if require_held is None:
             raise AccountInUse(
                 f"the account {name} is traded by another process at this moment; wait until it has ended"
-            ) from error
+            )
+        book.fence(require_held)
         yield book
 
 

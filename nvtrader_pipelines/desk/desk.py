@@ -37,7 +37,7 @@ from nvtrader_pipelines.execution.trader import Trader
 from nvtrader_pipelines.experiments.progress import Progress
 from nvtrader_pipelines.promotion.active_policy import ActivePolicy
 from nvtrader_pipelines.runs.lifecycle import now
-from nvtrader_pipelines.storage.account_book import SqliteBook
+from nvtrader_pipelines.storage.account_book import AccountBook
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import REBALANCE_PLAN
@@ -240,7 +240,7 @@ class Desk:
         """Update the account's rows of the `portfolio` tables from the audit and the book."""
         mirror(self.store, self.account)
 
-    def _append_decision(self, book: SqliteBook, plan_id: str, decision: PlanDecision, by: str) -> AuditEvent:
+    def _append_decision(self, book: AccountBook, plan_id: str, decision: PlanDecision, by: str) -> AuditEvent:
         journal, author = self._journal(book), (by, decision.reason)
         trades = isinstance(decision, Approve)
         event, _ = self._decision_event(journal, book, plan_id, decision.event, author, trades=trades)
@@ -249,7 +249,7 @@ class Desk:
     def _replace_plan(
         self,
         market: TradedMarket,
-        book: SqliteBook,
+        book: AccountBook,
         plan_id: str,
         author: tuple[str, str],
         weights: Mapping[str, float],
@@ -266,7 +266,7 @@ class Desk:
     def _decision_event(
         self,
         journal: Journal,
-        book: SqliteBook,
+        book: AccountBook,
         plan_id: str,
         decision: DecisionEvent,
         author: tuple[str, str],
@@ -287,7 +287,7 @@ class Desk:
         detail = {**event.detail, "account_value": state.value}
         return event.model_copy(update={"detail": detail}), record.plan
 
-    def _open(self, trader: Trader, market: TradedMarket, book: SqliteBook, first: date | None = None) -> None:
+    def _open(self, trader: Trader, market: TradedMarket, book: AccountBook, first: date | None = None) -> None:
         """Open the account at the close before the first session, unless it is open; require recent tests.
 
         Refused while trading is stopped: an account opened then would hold cash and could not open on a later day.
@@ -305,7 +305,7 @@ class Desk:
         if state is None:
             trader.open_at(opening)
 
-    def _require_tradable(self, market: TradedMarket, book: SqliteBook, t: int) -> None:
+    def _require_tradable(self, market: TradedMarket, book: AccountBook, t: int) -> None:
         """Raise if trading is stopped, unless `t` is the market's last session, or a bot's policy is too old for `t`.
 
         An account would walk through its history without decisions, and could not repeat it.
@@ -321,7 +321,7 @@ class Desk:
             raise TradingHalted(self.account, _require_open(book).session, stopped, of_bot or self._switch.remedy)
 
     @contextmanager
-    def _locked_session(self, *, is_replay: bool = False) -> Iterator[tuple[Trader, TradedMarket, SqliteBook]]:
+    def _locked_session(self, *, is_replay: bool = False) -> Iterator[tuple[Trader, TradedMarket, AccountBook]]:
         """Lock the account and yield its trader, market and book."""
         with lock_account(self.store, self.account) as book:
             market = self._load_market(require_active(self.store, self.account))
@@ -333,7 +333,7 @@ class Desk:
             controls = account_controls(self.store, market, book, (self._by, self._clock), replayed_to)
             yield Trader(market.deployment.clone(), market.venue(book), self._journal(book), controls), market, book
 
-    def _journal(self, book: SqliteBook) -> Journal:
+    def _journal(self, book: AccountBook) -> Journal:
         """Open the journal of the account and require that book and audit agree."""
         journal, kept = Journal(self.store.audit, self.account), book.index()
         if journal.is_new_after_reset and kept.orders:  # older ones: the reset was killed before it emptied the book
@@ -371,7 +371,7 @@ def _run_session(trader: Trader, t: int, *, acknowledge: bool) -> AccountState:
     return state
 
 
-def _require_open(book: SqliteBook) -> AccountState:
+def _require_open(book: AccountBook) -> AccountState:
     state = book.last()
     if state is None:
         raise ExecutionError("the account must be open, but is not; trade it first: `nvtrader trade`")

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, NamedTuple
 
-from nvtrader_pipelines.execution.audit import STRICTNESS, AuditEvent, EventKind, State, event_id
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.execution.audit import AuditEvent, EventKind, State, event_id
+from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
 from nvtrader_pipelines.storage.kill_switch import Halt
 from nvtrader_pipelines.storage.store import Store
 
@@ -47,7 +47,7 @@ def halt(store: Store, by: str, reason: str, clock: Callable[[], datetime], scop
     with switch.lock():
         order = Halt(reason=reason, by=by, at=clock(), state=scope.state)
         before, earlier = switch.file_state(), switch.read()
-        if STRICTNESS[before.state] < STRICTNESS[scope.state]:
+        if not switch.is_engaged(scope.state):
             switch.write(order)
             _record(store, scope.account, order)
             return f"{scope.subject} is {scope.verb}: {reason}"
@@ -108,12 +108,13 @@ def resume(store: Store, by: str, reason: str, clock: Callable[[], datetime], ac
         still += f"; but that of all accounts is restricted: {reason_of_all}"
     with switch.lock():
         if switch.file_reason() is None:
-            return f"trading was not stopped by the file {switch.path}{still}"
+            return f"trading was not stopped by the file {switch.name}{still}"
         store.audit.append([_event("resumed", Halt(reason=reason, by=by, at=clock()), account)])
         try:
             switch.remove()
-        except OSError as error:
-            failed = f"the kill switch {switch.path} cannot be removed ({error.strerror}), so trading stays stopped"
+        except (OSError, UnavailableError) as error:
+            problem = getattr(error, "strerror", None) or error
+            failed = f"the kill switch {switch.name} cannot be removed ({problem}), so trading stays stopped"
             store.audit.append([_event("halted", Halt(reason=failed, by=by, at=clock()), account)])
             raise StorageError(f"{failed}; remove it by hand") from error
     _mirror(store)

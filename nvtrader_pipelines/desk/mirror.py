@@ -166,7 +166,7 @@ def _book_changes(store: Store, name: str) -> Iterator[TableChange]:
     lost = sorted(session for session, mirrored_state in known.items() if booked.get(session) != mirrored_state)
     if lost:
         raise StorageError(
-            f"the state of {lost[0]} in the book {book.path} must equal that of "
+            f"the state of {lost[0]} in the book {book.name} must equal that of "
             f"portfolio.portfolio_state, but differs: the book was replaced; {RESTORE_STEPS}, or open another account"
         )
     years = {state.session.year for state in states if state.session not in known}

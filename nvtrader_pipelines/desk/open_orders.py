@@ -21,8 +21,8 @@ from nvtrader_pipelines.execution.book import BookedOrder
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
 from nvtrader_pipelines.execution.errors import ExecutionError
 from nvtrader_pipelines.execution.journal import Journal
-from nvtrader_pipelines.storage.account_book import SqliteBook
-from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.account_book import AccountBook
+from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
 from nvtrader_pipelines.storage.store import Store
 
 LOCK_TIMEOUT_S = 20.0  # a trading process stops at its next order, as trading is stopped already
@@ -39,7 +39,7 @@ class CancelRequest(NamedTuple):
     clock: Callable[[], datetime]
 
 
-def cancel_account_orders(store: Store, name: str, book: SqliteBook, request: CancelRequest) -> None:
+def cancel_account_orders(store: Store, name: str, book: AccountBook, request: CancelRequest) -> None:
     """Cancel the open orders of an account at a broker and record it.
 
     Open orders of a simulated account are cancelled by its next session.
@@ -80,7 +80,9 @@ def cancel_all_orders(
 
 def _accounts(store: Store) -> list[str]:
     """Accounts with a book, and accounts without one whose orders are open by the audit."""
-    books = set(store.books())
+    books = set[str]()
+    with suppress(UnavailableError):  # the accounts of the audit then name the reason
+        books.update(store.books())
     with suppress(StorageError):  # a damaged audit is reported by the halt itself
         audited = {row.account for row in store.audit.rows() if row.account is not None} - books
         books |= {name for name in audited if Journal(store.audit, name).open_order_ids()}
@@ -112,7 +114,7 @@ def _is_simulated(store: Store, name: str) -> bool:
     return False
 
 
-def _missing_orders(store: Store, name: str, book: SqliteBook) -> list[str]:
+def _missing_orders(store: Store, name: str, book: AccountBook) -> list[str]:
     """Ids of orders at a broker that are open by the audit and missing in the book."""
     booked = book.index().orders
     if _is_simulated(store, name):
@@ -123,7 +125,7 @@ def _missing_orders(store: Store, name: str, book: SqliteBook) -> list[str]:
 
 
 def _cancel_at_broker(
-    store: Store, name: str, book: SqliteBook, request: CancelRequest
+    store: Store, name: str, book: AccountBook, request: CancelRequest
 ) -> tuple[list[BookedOrder], BrokerTimeout | ExecutionError | None]:
     """Cancel orders at the account's broker; return them and the error that left others open."""
     before, failure = book.open_orders(), None

@@ -11,14 +11,14 @@ from nvtrader_pipelines.execution.book import AccountState
 from nvtrader_pipelines.execution.order_placement import RiskControls
 from nvtrader_pipelines.execution.protections import ProtectedSwitch, TradingLock, locked_purchases
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.storage.account_book import SqliteBook
+from nvtrader_pipelines.storage.account_book import AccountBook
 from nvtrader_pipelines.storage.store import Store
 
 Clock = Callable[[], datetime]
 
 
 def account_controls(
-    store: Store, market: TradedMarket, book: SqliteBook, author: tuple[str, Clock], replayed_to: date | None
+    store: Store, market: TradedMarket, book: AccountBook, author: tuple[str, Clock], replayed_to: date | None
 ) -> RiskControls:
     """Risk controls of an account, whose audit events have the author and the clock."""
     (by, clock), bot = author, market.bot
@@ -35,7 +35,7 @@ def account_controls(
     return _protect(store, market, book, controls, bot) if bot and bot.spec.limits else controls
 
 
-def _protect(store: Store, market: TradedMarket, book: SqliteBook, controls: RiskControls, bot: Bot) -> RiskControls:
+def _protect(store: Store, market: TradedMarket, book: AccountBook, controls: RiskControls, bot: Bot) -> RiskControls:
     """Add the protections of a bot."""
     by, of_account = f"bot {bot.name}", Scope(market.name)
 
@@ -62,7 +62,7 @@ def bot_locks(bot: Bot, states: Sequence[AccountState], panel: MarketPanel) -> S
 class _Locks:
     """Locks of a bot's protections at the last close of its account, computed once per close."""
 
-    def __init__(self, market: TradedMarket, book: SqliteBook) -> None:
+    def __init__(self, market: TradedMarket, book: AccountBook) -> None:
         self._market, self._book = market, book
         self._known: tuple[date | None, Sequence[TradingLock]] = None, ()
 

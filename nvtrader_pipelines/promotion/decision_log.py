@@ -5,7 +5,6 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Literal
 
 import polars as pl
@@ -15,7 +14,6 @@ from nvtrader_pipelines.execution.audit import event_id
 from nvtrader_pipelines.experiments.sealed_run import PolicyRef
 from nvtrader_pipelines.promotion.active_policy import activations
 from nvtrader_pipelines.promotion.gate import GateVerdict, PromotionGate
-from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.table import to_frame
 from nvtrader_pipelines.storage.tables import PROMOTION_DECISIONS
@@ -145,11 +143,6 @@ def write_promotions(store: Store, rows: Sequence[PromotionRow]) -> list[Promoti
     if len(new):
         store.tables.replace(PROMOTION_DECISIONS, new, {"promotion_id": new["promotion_id"].to_list()})
     return [dataclasses.replace(row, **origins.get(key, {})) for row, key in zip(rows, ids, strict=True)]
-
-
-def promotion_lock(home: Home) -> Path:
-    """Lock file of promotion decisions."""
-    return home.runtime / ".promotion.lock"
 
 
 def gate_decisions(store: Store) -> dict[str, dict[str, Any]]:

@@ -24,7 +24,6 @@ from nvtrader_pipelines.promotion.active_policy import (
 from nvtrader_pipelines.promotion.decision_log import (
     Decision,
     PromotionRow,
-    promotion_lock,
     read_promotions,
     write_promotion,
     write_promotions,
@@ -71,7 +70,7 @@ def evaluate_candidates(store: Store, candidates: Sequence[PolicyRef], by: str, 
         StorageError: as `evaluate_candidate`; earlier decisions stay recorded.
     """
     judge = PromotionJudge(store, clock, TrackRecords(store, candidates))
-    with file_lock(promotion_lock(store.home)):
+    with store.lock("promotion"):
         try:
             decisions = [judge.decide(ref, ("gate", by, "")) for ref in candidates]
         finally:
@@ -95,7 +94,7 @@ def activate_manually(
             f"{before.ref.label} trades since {before.activated_at:%Y-%m-%d}; to replace it by {ref.label}, give a "
             f"reason: {activation_command(ref)}"
         )
-    with file_lock(promotion_lock(store.home)):
+    with store.lock("promotion"):
         return PromotionJudge(store, clock, TrackRecords(store, [ref]), account).decide(ref, ("person", by, reason))
 
 

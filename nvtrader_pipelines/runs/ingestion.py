@@ -16,10 +16,9 @@ from nvtrader_pipelines.market.series_files import ingest_series
 from nvtrader_pipelines.market.sources import Delivery, LandedFile
 from nvtrader_pipelines.market.sources.delivery import LANDING, is_of_series
 from nvtrader_pipelines.market.sources.delivery import SERIES as SERIES_SOURCE
-from nvtrader_pipelines.storage.files import file_lock
-from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
 from nvtrader_pipelines.storage.landing_zone import landed_files, store_copies
+from nvtrader_pipelines.storage.locks import home_lock
 from nvtrader_pipelines.storage.panels import current_snapshots, read_panel
 from nvtrader_pipelines.storage.specs import read_market
 from nvtrader_pipelines.storage.tables import BARS, DELIVERIES, MARKET_PANEL, RETURNS, SERIES
@@ -51,7 +50,7 @@ def ingest_market(tables: Warehouse, years: Sequence[int], at: datetime) -> Inge
     Outside series are read whole each time, and replaced if they differ.
     Concurrent ingests run one after the other.
     """
-    with file_lock(lock_path(tables.home, "ingest")):
+    with home_lock(tables.home, "ingest"):
         return _ingest(tables, years, at)
 
 

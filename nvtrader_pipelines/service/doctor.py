@@ -118,7 +118,7 @@ def check_folders(store: Store) -> list[CheckResult]:
 
 
 def check_databases(store: Store) -> list[CheckResult]:
-    """Check that the databases of ledger and catalog and the object store answer; files are checked with the others."""
+    """Check that the databases and the object store answer; files are checked with the others."""
     home, results = store.home, []
     for part, url in (("ledger", ledger_url(home)), ("catalog", database_url(home))):
         if url is None or url.get_backend_name() == "sqlite":
@@ -128,6 +128,9 @@ def check_databases(store: Store) -> list[CheckResult]:
             results.append(CheckResult(part, name, find_problem(part, url, part)))
     if is_object(folder := tables_folder(home)):
         results.append(CheckResult("tables", folder, find_store_problem(folder)))
+    if url := database_url(home):
+        name = f"{url.render_as_string(hide_password=True)}, schemas book_<account> and trading"
+        results.append(CheckResult("books and switch", name, find_problem("books", url, "trading")))
     return results
 
 

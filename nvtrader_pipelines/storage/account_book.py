@@ -1,13 +1,14 @@
-"""Book of an account in SQLite, `data/runtime/accounts/<account>.db`."""
+"""Book of an account: its queries, and its SQLite file `data/runtime/accounts/<account>.db`."""
 
 import sqlite3
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from datetime import date
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -18,6 +19,7 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import create_aside
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.read_sources import note_read
+from nvtrader_pipelines.storage.settings import database_url
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS states (session TEXT PRIMARY KEY, document TEXT NOT NULL);
@@ -41,23 +43,64 @@ def book_path(home: Home, account: str) -> Path:
     return home.runtime / "accounts" / f"{account}.db"
 
 
-def open_books(home: Home) -> "dict[str, SqliteBook]":
+def open_book(home: Home, account: str) -> "AccountBook":
+    """Open the book of an account, in the Postgres of the settings or its file."""
+    if (url := database_url(home)) is None:
+        return SqliteBook(home, account)
+    from nvtrader_pipelines.storage.postgres_book import PostgresBook
+
+    return PostgresBook(url, account)
+
+
+def open_books(home: Home) -> "dict[str, AccountBook]":
     """Open the books of all accounts that have one, by account."""
+    if url := database_url(home):
+        from nvtrader_pipelines.storage.postgres_book import PostgresBook, booked_accounts
+
+        return {account: PostgresBook(url, account) for account in booked_accounts(url)}
     note_read(book_path(home, "").parent)
     return {path.stem: SqliteBook(home, path.stem) for path in sorted(book_path(home, "").parent.glob("*.db"))}
 
 
-class SqliteBook:
-    """SQLite file with an account's states, orders and fills; reading never creates it.
+class Statements(Protocol):
+    """Transaction of a book."""
+
+    def execute(self, query: str, values: tuple[str, ...] = ..., /) -> Any:
+        """Execute a statement with a ? for each value."""
+
+
+class AccountBook(ABC):
+    """States, orders and fills of an account; reading never creates a book.
 
     Every method that writes is one durable transaction.
 
     Raises:
-        StorageError: from every method, if the file cannot be used as a book.
+        StorageError: from every method, if the file or database cannot be used as a book.
     """
 
-    def __init__(self, home: Home, account: str) -> None:
-        self.path = book_path(home, account)
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """Where the book is, for sentences."""
+
+    @property
+    @abstractmethod
+    def exists(self) -> bool:
+        """Whether the account has a book."""
+
+    @abstractmethod
+    def fence(self, require_lock: Callable[[], None]) -> None:
+        """Refuse to write once the lock of the account is lost."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connection."""
+
+    @abstractmethod
+    def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]: ...
+
+    @abstractmethod
+    def _transaction(self) -> AbstractContextManager[Statements]: ...
 
     def index(self) -> BookIndex:
         """Sessions, orders and fills that the book holds."""
@@ -94,7 +137,7 @@ class SqliteBook:
         """Store a state; the state of a session that is already stored stays as it is."""
         with self._transaction() as book:
             row = (state.session.isoformat(), state.model_dump_json())
-            book.execute("INSERT OR IGNORE INTO states VALUES (?, ?)", row)
+            book.execute("INSERT INTO states VALUES (?, ?) ON CONFLICT DO NOTHING", row)
 
     def place(self, *orders: BookedOrder) -> None:
         """Store orders atomically; an order whose id is already stored stays as it is."""
@@ -102,7 +145,7 @@ class SqliteBook:
             for booked in orders:
                 order = booked.order
                 row = (order.order_id, order.plan_id, booked.status, booked.reason, order.model_dump_json())
-                book.execute("INSERT OR IGNORE INTO orders VALUES (?, ?, ?, ?, ?)", row)
+                book.execute("INSERT INTO orders VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING", row)
 
     def orders(self, plan_id: str) -> list[BookedOrder]:
         """Orders of a plan, in the sequence they were placed."""
@@ -123,7 +166,7 @@ class SqliteBook:
             for fill in fills:
                 order = "SELECT order_id, plan_id, ? FROM orders WHERE order_id = ? AND status = ?"
                 values = (fill.model_dump_json(), fill.order_id, OPEN_STATUS)
-                book.execute(f"INSERT OR IGNORE INTO fills {order}", values)
+                book.execute(f"INSERT INTO fills {order} ON CONFLICT DO NOTHING", values)
                 book.execute("UPDATE orders SET status = 'filled' WHERE order_id = ? AND status = ?", values[1:])
             for order_id, reason in rest.items():
                 _cancel(book, order_id, reason)
@@ -139,12 +182,6 @@ class SqliteBook:
             for table in ("states", "orders", "fills"):
                 book.execute(f"DELETE FROM {table}")
 
-    def close(self) -> None:
-        """Close the connection."""
-        if "_book" in self.__dict__:
-            self._book.close()
-            del self._book
-
     def _orders(self, where: str, value: str) -> list[BookedOrder]:
         rows = self._rows(f"SELECT document, status, reason FROM orders {where} ORDER BY rowid", value)
         return [
@@ -155,15 +192,46 @@ class SqliteBook:
         ]
 
     def _read(self, model: type[Document], document: str) -> Document:
-        with _storage_errors(self.path):
+        with _storage_errors(self.name):
             return model.model_validate_json(document)
+
+
+class SqliteBook(AccountBook):
+    """SQLite file with an account's states, orders and fills."""
+
+    def __init__(self, home: Home, account: str) -> None:
+        self.path, self._account = book_path(home, account), account
+
+    @property
+    def name(self) -> str:
+        """Path of the file."""
+        return str(self.path)
+
+    @property
+    def exists(self) -> bool:
+        """Whether the account has a book; none has a name with a path."""
+        return self.path.name == f"{self._account}.db" and self.path.exists()
+
+    def fence(self, require_lock: Callable[[], None]) -> None:
+        """Do nothing, since a lock of a file lasts as long as its process."""
+
+    def close(self) -> None:
+        """Close the connection."""
+        if "_book" in self.__dict__:
+            self._book.close()
+            del self._book
+
+    def create(self) -> None:
+        """Create the file if it is missing."""
+        _ = self._book
+        self.close()
 
     def _rows(self, query: str, *values: str) -> list[tuple[Any, ...]]:
         note_read(self.path)
         if not self.path.exists():
             return []
         _require_content(self.path)
-        with _storage_errors(self.path), self._read_connection() as book:
+        with _storage_errors(self.name), self._read_connection() as book:
             has_tables = book.execute(PROBE).fetchone()
             return book.execute(query, values).fetchall() if has_tables else []
 
@@ -179,7 +247,7 @@ class SqliteBook:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with _storage_errors(self.path), self._book:
+        with _storage_errors(self.name), self._book:
             yield self._book
 
     @cached_property
@@ -194,13 +262,13 @@ class SqliteBook:
 
 
 @contextmanager
-def _storage_errors(path: Path) -> Iterator[None]:
+def _storage_errors(name: str) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, ValidationError) as error:
         is_intact = isinstance(error, sqlite3.OperationalError)  # a lock or a full disk, no damage
         remedy = "fix that and try again" if is_intact else REMEDY
-        raise StorageError(f"{path} cannot be used as the book of an account ({error}); {remedy}") from error
+        raise StorageError(f"{name} cannot be used as the book of an account ({error}); {remedy}") from error
 
 
 def _require_content(path: Path) -> None:
@@ -220,6 +288,6 @@ def _connect(path: Path, mode: str, script: str) -> sqlite3.Connection:
     return book
 
 
-def _cancel(book: sqlite3.Connection, order_id: str, reason: str) -> None:
+def _cancel(book: Statements, order_id: str, reason: str) -> None:
     update = "UPDATE orders SET status = 'cancelled', reason = ? WHERE order_id = ? AND status = ?"
     book.execute(update, (reason, order_id, OPEN_STATUS))

@@ -8,11 +8,13 @@ from typing import Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
-from nvtrader_pipelines.execution.audit import TradingState, strictest_state
-from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import file_lock, write_atomically
-from nvtrader_pipelines.storage.home import Home, lock_path
+from nvtrader_pipelines.execution.audit import STRICTNESS, State, TradingState, strictest_state
+from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
+from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.locks import home_lock
 from nvtrader_pipelines.storage.read_sources import note_read, read_state
+from nvtrader_pipelines.storage.settings import database_url
 
 VARIABLE = "NVTRADER_KILL_SWITCH"
 RELEASED = {"", "0"}  # values of the variable that do not engage it
@@ -28,6 +30,15 @@ class Halt(BaseModel):
     state: Literal["reducing", "halted"] = "halted"
 
 
+def open_switch(home: Home, account: str | None) -> "FileKillSwitch":
+    """Open the kill switch of an account, or of all of them, in the Postgres of the settings or a file."""
+    if (url := database_url(home)) is None:
+        return FileKillSwitch(home, account)
+    from nvtrader_pipelines.storage.postgres_switch import PostgresKillSwitch
+
+    return PostgresKillSwitch(home, account, url)
+
+
 class FileKillSwitch:
     """Kill switch, engaged while the variable is set or the file exists in any form.
 
@@ -39,6 +50,11 @@ class FileKillSwitch:
         self._home, self.account = home, account
         self.path = home.kill_switch if account is None else home.trading_states / account
         self._of_all = self if account is None else FileKillSwitch(home)
+
+    @property
+    def name(self) -> str:
+        """Where the switch is, for sentences."""
+        return str(self.path)
 
     def state(self) -> TradingState:
         """State of trading, the stricter of all accounts' and the account's; unreadable files count as halted."""
@@ -84,6 +100,14 @@ class FileKillSwitch:
         halt = self.read()
         if halt is None:
             return TradingState(state="halted", reason=f"the kill switch {self.path} exists, but gives no reason")
+        return self.state_of(halt)
+
+    def is_engaged(self, state: State) -> bool:
+        """Whether the switch itself is at least as strict as a state."""
+        return STRICTNESS[self.file_state().state] >= STRICTNESS[state]
+
+    def state_of(self, halt: Halt) -> TradingState:
+        """State that a halt sets, with a sentence as its reason."""
         did = "stopped" if halt.state == "halted" else "reduced"
         of = f" of the account {self.account}" if self.account else ""
         reason = f"{halt.by} {did} trading{of} at {halt.at.astimezone(UTC):%Y-%m-%d %H:%M} UTC: {halt.reason}"
@@ -133,6 +157,6 @@ class FileKillSwitch:
     def lock(self) -> Iterator[None]:
         """Serialize engaging and releasing, so that a release never removes a halt it has not read."""
         with ExitStack() as stack:
-            with suppress(OSError):  # if no lock file can be made, halting matters more than the lock
-                stack.enter_context(file_lock(lock_path(self._home, "kill_switch")))
+            with suppress(OSError, UnavailableError):  # if no lock can be had, halting matters more than the lock
+                stack.enter_context(home_lock(self._home, "kill_switch"))
             yield

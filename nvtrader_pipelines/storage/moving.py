@@ -1,22 +1,27 @@
-"""Move the ledger and the catalog of a home between its files and the Postgres of its settings."""
+"""Move ledger, catalog, books and kill switch of a home between its files and the Postgres of its settings."""
 
 import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
 
 import sqlalchemy as sa
 from pyiceberg.catalog.sql import SqlCatalogBaseTable
 from sqlalchemy.exc import SQLAlchemyError
 
 from nvtrader_pipelines.components.document import Document
+from nvtrader_pipelines.storage import postgres_book as books
+from nvtrader_pipelines.storage import postgres_switch as switches
+from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.catalog import CREATION_LOCK, connect_file
 from nvtrader_pipelines.storage.iceberg.catalog import SCHEMA as CATALOG
+from nvtrader_pipelines.storage.kill_switch import FileKillSwitch, Halt
 from nvtrader_pipelines.storage.ledger.database import Database
 from nvtrader_pipelines.storage.ledger.schema import METADATA
-from nvtrader_pipelines.storage.postgres import connect, create_schema, failure
+from nvtrader_pipelines.storage.postgres import connect, create_schema, failure, in_transaction
 from nvtrader_pipelines.storage.settings import LEDGER_VARIABLE, database_url
 
 N_ROWS = 10_000  # of one insert
@@ -32,13 +37,14 @@ class MovedTable(Document):
 
 
 def move_databases(home: Home, *, back: bool) -> list[MovedTable]:
-    """Copy ledger and catalog from the files of a home to its Postgres, or back; the source stays as it is.
+    """Copy what a home keeps in files or in its Postgres from the one to the other; the source stays as it is.
 
+    Copied are the ledger, the catalog of the tables, the books of accounts and the kill switches.
     Tables that are equal already are left, so an interrupted move can be repeated.
 
     Raises:
         StorageError: if there is no setting, the ledger has a variable of its own, the target has other rows, a process
-            writes meanwhile, or a database cannot be reached; the target then has all of a part, ledger or catalog, or
+            writes meanwhile, or a database cannot be reached; the target then has all of a part, such as the ledger, or
             nothing of it.
     """
     url = database_url(home)
@@ -50,16 +56,70 @@ def move_databases(home: Home, *, back: bool) -> list[MovedTable]:
     if os.environ.get(LEDGER_VARIABLE):
         raise StorageError(f"the ledger must be where database_url says, but {LEDGER_VARIABLE} is set; unset it")
     file = sa.URL.create("sqlite", database=str(home.ledger))
+    accounts = _booked(home, url, back=back)
+    halts = in_transaction("kill switch", url, switches.SCHEMA, switches.METADATA)
+    parts = [
+        ("ledger", METADATA, _ledger(file), _ledger(url)),
+        ("catalog", SqlCatalogBaseTable.metadata, _catalog_file(home), _catalog_postgres(url)),
+        ("kill switch", switches.METADATA, _switch_files(home), halts),
+    ]
+    for account in accounts:
+        places = (_book_file(home, account), books.PostgresBook(url, account).writing())
+        parts.append((f"book {account}", books.METADATA, *places))
     moved = []
-    for part, places in {
-        "ledger": (lambda: _ledger(file), lambda: _ledger(url)),
-        "catalog": (lambda: _catalog_file(home), lambda: _catalog_postgres(url)),
-    }.items():
-        metadata = METADATA if part == "ledger" else SqlCatalogBaseTable.metadata
+    for part, metadata, *places in parts:
         with ExitStack() as stack:
-            source, target = (stack.enter_context(place()) for place in (places[::-1] if back else places))
+            source, target = (stack.enter_context(place) for place in (places[::-1] if back else places))
             moved += [_copy(part, table, source, target) for table in metadata.sorted_tables]
     return moved
+
+
+def _booked(home: Home, url: sa.URL, *, back: bool) -> list[str]:
+    """Accounts with a book to move, which must be all that have one in the target."""
+    sides = [sorted(path.stem for path in book_path(home, "").parent.glob("*.db")), books.booked_accounts(url)]
+    source, target = sides[::-1] if back else sides
+    if others := sorted({*target} - {*source}):
+        raise StorageError(
+            f"books must be absent where they are moved to, but there are other rows of {', '.join(others)}; choose an "
+            "empty database, or move the files away"
+        )
+    return source
+
+
+@contextmanager
+def _book_file(home: Home, account: str) -> Iterator[sa.Connection]:
+    book = SqliteBook(home, account)
+    book.create()
+    engine = sa.create_engine(sa.URL.create("sqlite", database=str(book.path)))
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def _switch_files(home: Home) -> Iterator[sa.Connection]:
+    """Yield the halts of the files as a table in memory; rows that are added become files."""
+    names = sorted(path.name for path in home.trading_states.glob("*"))
+    found = [switch for switch in (FileKillSwitch(home, account) for account in (None, *names)) if switch.file_reason()]
+    engine = sa.create_engine("sqlite://")
+    with engine.begin() as connection:
+        switches.METADATA.create_all(connection)
+        for switch in found:
+            row = {"account": switch.account or "", "document": _halt(switch).model_dump_json()}
+            connection.execute(sa.insert(switches.HALTS).values(row))
+        yield connection
+        for account, document in connection.execute(sa.select(switches.HALTS)):
+            if account not in {switch.account or "" for switch in found}:
+                FileKillSwitch(home, account or None).write(Halt.model_validate_json(document))
+    engine.dispose()
+
+
+def _halt(switch: FileKillSwitch) -> Halt:
+    """Halt of a file, also of one that another program has made."""
+    at = datetime.fromtimestamp(switch.path.lstat().st_mtime, UTC)
+    return switch.read() or Halt(reason=switch.file_reason() or "", by="a file", at=at)
 
 
 @contextmanager
@@ -125,7 +185,7 @@ def _digest(table: sa.Table, connection: sa.Connection) -> tuple[int, str]:
 
 def _advance_sequences(table: sa.Table, target: sa.Connection) -> None:
     """Let Postgres number new rows after those copied."""
-    column = table.autoincrement_column
+    column = next((column for column in table.c if column.identity), table.autoincrement_column)
     if target.dialect.name == "postgresql" and column is not None:
         sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
         highest = sa.select(sa.func.max(column)).scalar_subquery()

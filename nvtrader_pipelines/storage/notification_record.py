@@ -5,8 +5,9 @@ from contextlib import AbstractContextManager
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import file_lock, write_atomically
-from nvtrader_pipelines.storage.home import Home, lock_path
+from nvtrader_pipelines.storage.files import write_atomically
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.locks import home_lock
 from nvtrader_pipelines.storage.read_sources import note_read
 
 
@@ -35,7 +36,7 @@ class NotificationRecordFile:
 
     def lock(self) -> AbstractContextManager[None]:
         """Lock out other processes that send notifications."""
-        return file_lock(lock_path(self._home, "notifications"))
+        return home_lock(self._home, "notifications")
 
     def read(self) -> NotificationRecord:
         """Read the record; without a file, an empty one.

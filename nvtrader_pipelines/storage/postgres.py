@@ -1,5 +1,12 @@
 """URLs of databases, connections to Postgres, and sentences on their failures; none shows a password."""
 
+import atexit
+import functools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
@@ -7,6 +14,7 @@ from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
 
 FORMS = {"postgresql": "postgresql://user:password@host/database", "sqlite": "sqlite:////path/to/file"}
 DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg"}
+TABLES_LOCK = 7_239_148_206  # advisory lock of those who create tables; an arbitrary number
 CONNECT_TIMEOUT = 10  # seconds to wait for a server
 ADDRESS = "start the server, or correct host and port in the URL"
 LOGIN = "correct user and password of the URL, PGPASSWORD or ~/.pgpass"
@@ -49,24 +57,56 @@ def in_schema(url: sa.URL, schema: str) -> sa.URL:
     return url.set(query={"connect_timeout": str(CONNECT_TIMEOUT), **url.query, "options": f"-csearch_path={schema}"})
 
 
-def connect(url: sa.URL, schema: str) -> sa.Engine:
+def connect(url: sa.URL, schema: str, **options: Any) -> sa.Engine:
     """Make a pool of connections to Postgres; the first use connects.
 
     Raises:
         StorageError: if the driver is not installed.
     """
     try:
-        return sa.create_engine(in_schema(url, schema), hide_parameters=True, pool_pre_ping=True)
+        return sa.create_engine(in_schema(url, schema), hide_parameters=True, pool_pre_ping=True, **options)
     except (ModuleNotFoundError, NoSuchModuleError):
         raise StorageError(
             f"the driver of {url.drivername} is not installed; run pip install 'nvtrader-pipelines[postgres]'"
         ) from None
 
 
+def pool(url: sa.URL) -> sa.Engine:
+    """Return the pool of this process for locks, books and switches, made once."""
+    return _pool(url, os.getpid())
+
+
+@functools.cache
+def _pool(url: sa.URL, process: int) -> sa.Engine:
+    engine = connect(url, "public", pool_size=2, max_overflow=-1)  # a lock holds a connection, however many there are
+    atexit.register(lambda: engine.dispose(close=os.getpid() == process))  # a fork must not end its parent's sessions
+    return engine
+
+
 def create_schema(connection: sa.Connection, schema: str) -> None:
     """Create a schema if it is missing; the caller holds an advisory lock."""
     if schema not in sa.inspect(connection).get_schema_names():
         connection.execute(sa.schema.CreateSchema(schema))
+
+
+@contextmanager
+def in_transaction(part: str, url: sa.URL, schema: str, created: sa.MetaData | None = None) -> Iterator[sa.Connection]:
+    """Begin a transaction with the tables of a schema, after those that are `created` if they are missing.
+
+    Raises:
+        UnavailableError: if the database fails; the sentence names the part.
+    """
+    try:
+        with pool(url).begin() as connection:
+            name = connection.dialect.identifier_preparer.quote_identifier(schema)
+            connection.execute(sa.select(sa.func.set_config("search_path", name, True)))  # noqa: FBT003 - local
+            if created is not None:
+                connection.execute(sa.select(sa.func.pg_advisory_xact_lock(TABLES_LOCK)))
+                create_schema(connection, schema)
+                created.create_all(connection)
+            yield connection
+    except SQLAlchemyError as error:
+        raise failure(part, url, error) from None
 
 
 def failure(part: str, url: sa.URL, error: BaseException) -> UnavailableError:

@@ -1,14 +1,11 @@
 """Files of search sessions: settings, an append-only journal, returns and a lock."""
 
-import fcntl
 import io
 import os
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +14,7 @@ from nvtrader_pipelines.components.explanation import suggest
 from nvtrader_pipelines.storage.errors import MAX_CANDIDATES, NotFoundError, StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.locks import is_locked, try_lock
 from nvtrader_pipelines.storage.read_sources import note_read, read_state
 
 NO_SESSION = "a search session must have been started, but there is none; start one with `nvtrader research start`"
@@ -28,11 +26,12 @@ class SessionFolder:
     """Folder of a search session."""
 
     path: Path
+    home: Home
 
     @classmethod
     def of(cls, home: Home, session_id: str) -> "SessionFolder":
         """Folder of a session of a home, which need not exist."""
-        return cls(home.research_sessions / session_id)
+        return cls(home.research_sessions / session_id, home)
 
     @property
     def session_id(self) -> str:
@@ -133,8 +132,8 @@ class SessionFolder:
             StorageError: if another process holds it.
         """
         self.path.mkdir(parents=True, exist_ok=True)
-        with self._lock.open("a") as file:
-            if not any(_lock_after(pause, file) for pause in LOCK_PAUSES):
+        with try_lock(*self._lock, LOCK_PAUSES) as require_held:
+            if require_held is None:
                 raise StorageError(
                     f"session {self.session_id} runs in another process; `nvtrader research status` shows it, and "
                     f"`nvtrader research stop {self.session_id}` ends it after its current trials"
@@ -144,44 +143,26 @@ class SessionFolder:
     @property
     def is_running(self) -> bool:
         """Whether a process holds the session; no file changes when it is killed."""
-        return read_state(_is_locked, self._lock)
+        return read_state(is_locked, *self._lock)
 
     @property
-    def _lock(self) -> Path:
-        return self.path / ".lock"
+    def _lock(self) -> tuple[Home, str, Path]:
+        return self.home, f"session {self.session_id}", self.path / ".lock"
 
 
-def _is_locked(lock: Path) -> bool:
-    with suppress(FileNotFoundError), lock.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
-
-
-def _lock_after(pause: float, file: IO[str]) -> bool:
-    """Lock a file after a pause, and return whether no other process holds it."""
-    time.sleep(pause)
-    with suppress(BlockingIOError):
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        return True
-    return False
-
-
-def _session_folders(path: Path) -> list[SessionFolder]:
-    return [SessionFolder(settings.parent) for settings in sorted(path.glob("*/session.json"))]
+def _session_folders(home: Home) -> list[SessionFolder]:
+    return [SessionFolder(settings.parent, home) for settings in sorted(home.research_sessions.glob("*/session.json"))]
 
 
 class SearchSessions:
     """Search sessions of a home, each in a folder."""
 
     def __init__(self, home: Home) -> None:
-        self._path = home.research_sessions
+        self._home = home
 
     def folders(self) -> list[SessionFolder]:
         """Folders of all sessions, oldest first."""
-        return read_state(_session_folders, self._path)
+        return read_state(_session_folders, self._home)
 
     def find(self, text: str | None = None) -> SessionFolder:
         """Find a session by the beginning of its id; by default the running one, else the newest.

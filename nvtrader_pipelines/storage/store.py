@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from nvtrader_pipelines.storage.files import file_lock
-from nvtrader_pipelines.storage.home import Home, lock_path
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.locks import home_lock
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.market.calendar import Calendars, TradingCalendar
-    from nvtrader_pipelines.storage.account_book import SqliteBook
+    from nvtrader_pipelines.storage.account_book import AccountBook
     from nvtrader_pipelines.storage.audit_log import JsonlAudit
     from nvtrader_pipelines.storage.decision_file import DecisionFile
     from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
@@ -78,9 +78,9 @@ class Store:
 
     def switch_of(self, account: str | None) -> "FileKillSwitch":
         """Kill switch of an account; None: of all of them, and of runs."""
-        from nvtrader_pipelines.storage.kill_switch import FileKillSwitch
+        from nvtrader_pipelines.storage.kill_switch import open_switch
 
-        return FileKillSwitch(self.home, account)
+        return open_switch(self.home, account)
 
     @cached_property
     def judgements(self) -> "Judgements":
@@ -103,13 +103,13 @@ class Store:
 
         return Panels(self.tables)
 
-    def book(self, account: str) -> "SqliteBook":
+    def book(self, account: str) -> "AccountBook":
         """Open an account's book, with a connection of its own."""
-        from nvtrader_pipelines.storage.account_book import SqliteBook
+        from nvtrader_pipelines.storage.account_book import open_book
 
-        return SqliteBook(self.home, account)
+        return open_book(self.home, account)
 
-    def books(self) -> "dict[str, SqliteBook]":
+    def books(self) -> "dict[str, AccountBook]":
         """Open the books of all accounts that have one, by account."""
         from nvtrader_pipelines.storage.account_book import open_books
 
@@ -117,7 +117,7 @@ class Store:
 
     def lock(self, name: str) -> AbstractContextManager[None]:
         """Lock of work that must not run concurrently."""
-        return file_lock(lock_path(self.home, name))
+        return home_lock(self.home, name)
 
     def read_calendars(self) -> "Calendars":
         """Read the calendars of the sources.

@@ -46,7 +46,7 @@ def test_unreadable_settings_are_an_error(home):
 
 def test_settings_with_another_id_than_the_folder_are_an_error(home):
     folder = write_session(home, a_session("a"), [])
-    copy = SessionFolder(folder.path.rename(folder.path.with_name("b")))
+    copy = SessionFolder(folder.path.rename(folder.path.with_name("b")), home)
     with pytest.raises(DamagedFileError) as refused:
         read_session(copy)
     assert refused.value.path == copy.settings

@@ -24,6 +24,15 @@ def server(tmp_path_factory):
     found.cleanup()
 
 
+@pytest.fixture
+def database(server, tmp_path, monkeypatch):
+    """URL of an empty database, which the homes of the test use."""
+    name = f"shared_{abs(hash(tmp_path)):x}"
+    server.psql(f"CREATE DATABASE {name}")
+    monkeypatch.setenv("NVTRADER_DATABASE_URL", server.get_uri(name))
+    return server.get_uri(name)
+
+
 class ObjectStore:
     """S3 emulation in a process of its own, whose objects are in its memory."""
 

@@ -26,15 +26,6 @@ from tests.storage.test_processes import PRELUDE, WRITERS
 pytestmark = pytest.mark.nightly
 
 
-@pytest.fixture
-def database(server, tmp_path, monkeypatch):
-    """URL of an empty database, which the homes of the test use."""
-    name = f"shared_{abs(hash(tmp_path)):x}"
-    server.psql(f"CREATE DATABASE {name}")
-    monkeypatch.setenv("NVTRADER_DATABASE_URL", server.get_uri(name))
-    return server.get_uri(name)
-
-
 def restart(server):
     """Start a killed server again, which first recovers; `pg_ctl` waits ten seconds only."""
     for _ in range(60):
@@ -114,7 +105,7 @@ for version in range(1, 10_000):
 
 
 def test_doctor_names_a_missing_database_and_a_wrong_password(database, server, store, home, monkeypatch):
-    assert [row.problem for row in check_databases(store)] == ["", ""]
+    assert [row.problem for row in check_databases(store)] == ["", "", ""]
     monkeypatch.setenv("NVTRADER_DATABASE_URL", server.get_uri("no_such"))
     assert all("createdb" in row.problem for row in check_databases(store))
     settings = server.pgdata / "pg_hba.conf"
@@ -127,7 +118,7 @@ def test_doctor_names_a_missing_database_and_a_wrong_password(database, server, 
     assert all("password authentication failed" in row.problem and "swordfish" not in row.problem for row in rows)
     monkeypatch.setenv("PGPASSWORD", "right")
     monkeypatch.setenv("NVTRADER_DATABASE_URL", database.replace("postgres:@", "ann@"))
-    assert [row.problem for row in check_databases(store)] == ["", ""]
+    assert [row.problem for row in check_databases(store)] == ["", "", ""]
     with pytest.raises(UnavailableError, match="permission denied"):
         _ = store.ledger
     settings.write_text(before)

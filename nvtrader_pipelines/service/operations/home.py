@@ -252,7 +252,7 @@ class WholeHome(Family):
     def migrate(
         self, *, back: Annotated[bool, Field(description="Copy back to the files of the home.")] = False
     ) -> "Annotated[pl.DataFrame, MovedTable]":
-        """Copy ledger, catalog and tables where the settings say, or back, and compare rows and digests.
+        """Copy what a home stores to where the settings say, or back, and compare rows and digests.
 
         Stop what writes before. What is copied stays where it was; an interrupted migration can be repeated.
 

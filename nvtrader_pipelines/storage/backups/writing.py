@@ -20,15 +20,17 @@ from typing import BinaryIO
 
 from pyiceberg.table import StaticTable
 
+from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.backups.restoring import MANIFEST_NAME, BackupManifest, OnFile
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.file_problems import find_damage, has_catalog
-from nvtrader_pipelines.storage.files import file_lock, open_sqlite
-from nvtrader_pipelines.storage.home import Home, lock_path
+from nvtrader_pipelines.storage.files import open_sqlite
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.catalog import DAMAGE_ERRORS, io_properties
 from nvtrader_pipelines.storage.iceberg.snapshots import reachable_paths
 from nvtrader_pipelines.storage.iceberg.upkeep import UPKEEP_LOCK
 from nvtrader_pipelines.storage.ledger.database import ledger_url
+from nvtrader_pipelines.storage.locks import home_lock
 from nvtrader_pipelines.storage.settings import database_url
 from nvtrader_pipelines.storage.store import Store
 
@@ -56,7 +58,7 @@ def write_backup(store: Store, path: Path, on_file: OnFile) -> BackupManifest:
         raise error
     with (
         _write_aside(path) as file,
-        file_lock(lock_path(home, UPKEEP_LOCK)),
+        home_lock(home, UPKEEP_LOCK),
         tarfile.open(fileobj=file, mode="w", dereference=True) as tar,  # a second hard link has its content, too
     ):
         writer = _TarWriter(tar, home, on_file)
@@ -66,7 +68,8 @@ def write_backup(store: Store, path: Path, on_file: OnFile) -> BackupManifest:
         writer.add_files(path for path in home.warehouse.rglob("*.db") if path != home.catalog)
         outside += writer.add_tables(store)
         with store.audit.lock():  # a trader writes to both in turns
-            writer.add_files([store.audit.path, *(book.path for book in store.books().values())])
+            books = store.books().values()
+            writer.add_files([store.audit.path, *(book.path for book in books if isinstance(book, SqliteBook))])
         writer.add_files(_walk(home))
         manifest = BackupManifest(
             version=version("nvtrader-pipelines"),
@@ -117,7 +120,8 @@ class _TarWriter:
             return outside
         if url := database_url(self._home):
             locations = list(store.tables.metadata_files().values())
-            outside = (f"the catalog {url.render_as_string(hide_password=True)}: back it up with pg_dump, too",)
+            name = url.render_as_string(hide_password=True)
+            outside = (f"the catalog, books and kill switch {name}: back them up with pg_dump, too",)
         else:
             locations = self._add_catalog()
         paths: set[Path] = set()

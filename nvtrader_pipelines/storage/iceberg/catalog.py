@@ -20,6 +20,7 @@ from nvtrader_pipelines.storage.file_problems import catalog_problem, has_table_
 from nvtrader_pipelines.storage.files import IMMUTABLE, create_aside, file_lock, read_only_uri
 from nvtrader_pipelines.storage.home import Home, lock_path
 from nvtrader_pipelines.storage.iceberg.locations import FOLDER_PROPERTY
+from nvtrader_pipelines.storage.locks import home_lock
 from nvtrader_pipelines.storage.object_store import store_errors
 from nvtrader_pipelines.storage.postgres import connect, create_schema, failure, in_schema
 from nvtrader_pipelines.storage.settings import database_url, tables_folder
@@ -123,7 +124,7 @@ def load_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable:
     iceberg = find_table(catalog, home, table)
     if iceberg is not None:
         return iceberg
-    with file_lock(lock_path(home, "catalog")):
+    with home_lock(home, "catalog"):
         return _create(catalog, table)
 
 
@@ -206,7 +207,7 @@ def _outdated_properties(found: IcebergTable, table: Table) -> dict[str, str]:
 
 def _update_table(catalog: SqlCatalog, home: Home, table: Table) -> IcebergTable:
     """Add columns that the stored table lacks, such as a new feature, and set properties."""
-    with file_lock(lock_path(home, table.name)):
+    with home_lock(home, table.name):
         iceberg = catalog.load_table(table.name)
         fields = {field.name: field for field in table.iceberg_schema().fields}
         with iceberg.transaction() as transaction:

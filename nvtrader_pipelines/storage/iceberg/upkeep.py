@@ -12,14 +12,13 @@ from pathlib import Path
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table as IcebergTable
 
-from nvtrader_pipelines.storage.files import file_lock
-from nvtrader_pipelines.storage.home import lock_path
 from nvtrader_pipelines.storage.iceberg.commits import Merge, plan_files, read_batches
 from nvtrader_pipelines.storage.iceberg.data_files import DataFiles
 from nvtrader_pipelines.storage.iceberg.fsync_io import delete_file
 from nvtrader_pipelines.storage.iceberg.locations import local_path
 from nvtrader_pipelines.storage.iceberg.snapshots import expire_snapshots, reachable_paths
 from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
+from nvtrader_pipelines.storage.locks import home_lock
 from nvtrader_pipelines.storage.object_store import is_object, list_objects
 from nvtrader_pipelines.storage.table import Table
 from nvtrader_pipelines.storage.tables import TABLES
@@ -62,7 +61,7 @@ def tidy(
     name and the report of each table that changed.
     """
     pinned, total = tables.pinned_snapshots(), UpkeepReport()
-    with file_lock(lock_path(tables.home, UPKEEP_LOCK)):
+    with home_lock(tables.home, UPKEEP_LOCK):
         for table in TABLES:
             if tables.find(table) is None:
                 continue
@@ -75,7 +74,7 @@ def tidy(
 
 def _tidy_table(tables: Warehouse, table: Table, pinned: set[int], now: datetime) -> UpkeepReport:
     merges = compact(tables, table)
-    with file_lock(lock_path(tables.home, table.name)):
+    with home_lock(tables.home, table.name):
         n_snapshots = expire_snapshots(tables.load(table), pinned, now - KEPT)
         sizes = _sweep(tables.load(table), now - GRACE)
     return UpkeepReport(

@@ -15,8 +15,7 @@ from pyiceberg.table import Table as IcebergTable
 from pyiceberg.table.snapshots import Snapshot
 
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import file_lock
-from nvtrader_pipelines.storage.home import Home, lock_path
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.iceberg.catalog import find_table, load_table, open_catalog, table_errors
 from nvtrader_pipelines.storage.iceberg.commits import (
     Merge,
@@ -31,6 +30,7 @@ from nvtrader_pipelines.storage.iceberg.commits import (
 )
 from nvtrader_pipelines.storage.iceberg.data_files import DataFiles
 from nvtrader_pipelines.storage.iceberg.snapshots import expire_snapshots, named_snapshots
+from nvtrader_pipelines.storage.locks import home_lock
 from nvtrader_pipelines.storage.object_store import store_errors
 from nvtrader_pipelines.storage.read_sources import note_read
 from nvtrader_pipelines.storage.settings import tables_folder
@@ -98,7 +98,7 @@ class Warehouse:
                     _require_columns(table, batch)
                     _require_inside(table, batch, where)
                     files.write(batch)
-            with file_lock(lock_path(self.home, table.name)):
+            with home_lock(self.home, table.name):
                 return self._commit_rows(table, files.paths, where)
 
     @retry_on_conflict
@@ -117,7 +117,7 @@ class Warehouse:
         Returns:
             The committed merges, whose sources were all still live; new files of the other merges are deleted.
         """
-        with store_errors(tables_folder(self.home)), file_lock(lock_path(self.home, table.name)):
+        with store_errors(tables_folder(self.home)), home_lock(self.home, table.name):
             return self._commit_merges(table, merges)
 
     @retry_on_conflict
