@@ -19,7 +19,6 @@ from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import create_aside
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.read_sources import note_read
-from nvtrader_pipelines.storage.settings import database_url
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS states (session TEXT PRIMARY KEY, document TEXT NOT NULL);
@@ -41,25 +40,6 @@ Document = TypeVar("Document", bound=BaseModel)
 def book_path(home: Home, account: str) -> Path:
     """Path of an account's book."""
     return home.runtime / "accounts" / f"{account}.db"
-
-
-def open_book(home: Home, account: str) -> "AccountBook":
-    """Open the book of an account, in the Postgres of the settings or its file."""
-    if (url := database_url(home)) is None:
-        return SqliteBook(home, account)
-    from nvtrader_pipelines.storage.postgres_book import PostgresBook
-
-    return PostgresBook(url, account)
-
-
-def open_books(home: Home) -> "dict[str, AccountBook]":
-    """Open the books of all accounts that have one, by account."""
-    if url := database_url(home):
-        from nvtrader_pipelines.storage.postgres_book import PostgresBook, booked_accounts
-
-        return {account: PostgresBook(url, account) for account in booked_accounts(url)}
-    note_read(book_path(home, "").parent)
-    return {path.stem: SqliteBook(home, path.stem) for path in sorted(book_path(home, "").parent.glob("*.db"))}
 
 
 class Statements(Protocol):

@@ -14,7 +14,6 @@ from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.locks import home_lock
 from nvtrader_pipelines.storage.read_sources import note_read, read_state
-from nvtrader_pipelines.storage.settings import database_url
 
 VARIABLE = "NVTRADER_KILL_SWITCH"
 RELEASED = {"", "0"}  # values of the variable that do not engage it
@@ -28,15 +27,6 @@ class Halt(BaseModel):
     by: str
     at: AwareDatetime
     state: Literal["reducing", "halted"] = "halted"
-
-
-def open_switch(home: Home, account: str | None) -> "FileKillSwitch":
-    """Open the kill switch of an account, or of all of them, in the Postgres of the settings or a file."""
-    if (url := database_url(home)) is None:
-        return FileKillSwitch(home, account)
-    from nvtrader_pipelines.storage.postgres_switch import PostgresKillSwitch
-
-    return PostgresKillSwitch(home, account, url)
 
 
 class FileKillSwitch:

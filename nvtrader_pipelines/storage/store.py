@@ -78,7 +78,7 @@ class Store:
 
     def switch_of(self, account: str | None) -> "FileKillSwitch":
         """Kill switch of an account; None: of all of them, and of runs."""
-        from nvtrader_pipelines.storage.kill_switch import open_switch
+        from nvtrader_pipelines.storage.trading_places import open_switch
 
         return open_switch(self.home, account)
 
@@ -105,13 +105,13 @@ class Store:
 
     def book(self, account: str) -> "AccountBook":
         """Open an account's book, with a connection of its own."""
-        from nvtrader_pipelines.storage.account_book import open_book
+        from nvtrader_pipelines.storage.trading_places import open_book
 
         return open_book(self.home, account)
 
     def books(self) -> "dict[str, AccountBook]":
         """Open the books of all accounts that have one, by account."""
-        from nvtrader_pipelines.storage.account_book import open_books
+        from nvtrader_pipelines.storage.trading_places import open_books
 
         return open_books(self.home)
 
