@@ -31,6 +31,7 @@ class DecisionFile:
         """
         try:
             with self._shared.lock(self.path.with_name(f".{self.path.name}.lock")):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
                 self._shared.pull(self.path)
                 content = read_regular_file(self.path)
                 rows = missing_rows({match[1].decode() for match in _WHOLE.finditer(content)})
