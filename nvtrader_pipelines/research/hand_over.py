@@ -24,6 +24,7 @@ from nvtrader_pipelines.runs.registration import plan_problem, register_experime
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.policy_library import policy_file_name
 from nvtrader_pipelines.storage.read_sources import note_read
+from nvtrader_pipelines.storage.shared_files import SharedFiles
 from nvtrader_pipelines.storage.specs import read_experiment, spec_yaml
 from nvtrader_pipelines.storage.store import Store
 
@@ -90,6 +91,7 @@ def judged_policies(store: Store, spec: ExperimentSpec) -> Mapping[FoldSeed, byt
         StorageError: if the experiment beside the files cannot be read.
     """
     folder = store.home.research_policies / spec.name.removesuffix(f"-{WINNER}")
+    SharedFiles(store.home).try_pull(folder)
     note_read(folder)
     path = folder / "experiment.yaml"
     if not path.exists() or read_experiment(path).spec_hash != spec.spec_hash:
@@ -103,6 +105,7 @@ def write_policies(store: Store, session_id: str, spec: ExperimentSpec, archives
     for key, content in archives.items():
         write_atomically(folder / policy_file_name(key), content)
     write_atomically(folder / "experiment.yaml", spec_yaml(spec))
+    SharedFiles(store.home).push(folder)
 
 
 def is_winner(spec: ExperimentSpec) -> bool:

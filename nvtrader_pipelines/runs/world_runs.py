@@ -145,6 +145,8 @@ class _WorldRun:
         yield self._progress(
             "start", f"{spec.partition_key}: {spec.agent.kind} in {spec.world.kind}, {days}", share=0.0
         )
+        folder, shared = self._store.policies.folder(*self._key), self._store.policies.shared
+        shared.pull(folder)
         trained = {seed for seed in spec.seeds if self._is_trained(seed)}
         missing = [seed for seed in spec.seeds if seed not in trained]
         tasks = [self._plan.task(seed, self._checkpoint(seed)) for seed in missing]
@@ -154,6 +156,7 @@ class _WorldRun:
             for event in events:
                 yield self._store_event(event, training)
         digests = {policy_file_name((0, seed)): _sha256(self._path(seed).read_bytes()) for seed in spec.seeds}
+        shared.push(folder)
         self._store.ledger.record_policies(self._plan.run_id, digests, _sha256(json.dumps(digests).encode()))
         results = self._test()
         row = results.filter(pl.col("seed").is_null()).row(0, named=True)

@@ -22,9 +22,10 @@ from pydantic import ValidationError
 
 from nvtrader_pipelines.execution.audit import AuditEvent
 from nvtrader_pipelines.storage.errors import StorageError
-from nvtrader_pipelines.storage.files import file_lock, write_atomically
+from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.read_sources import note_read
+from nvtrader_pipelines.storage.shared_files import SharedFiles
 
 FIRST_CHAIN = "0" * 64  # stands for the row before the first
 _BEGIN = b'{"event_id":"'
@@ -105,7 +106,7 @@ class JsonlAudit:
     """Audit log of a home; several processes may append to it, each with an instance that its threads share."""
 
     def __init__(self, home: Home) -> None:
-        self.path = home.audit / "events.jsonl"
+        self.path, self._shared = home.audit / "events.jsonl", SharedFiles(home)
         self._rows: list[AuditRow] = []
         self._ids: set[str] = set()
         self._end = 0  # bytes of the file that are in `_rows`
@@ -115,15 +116,14 @@ class JsonlAudit:
         """Append events durably; events whose id is already stored are skipped.
 
         Raises:
-            StorageError: if the audit is damaged, an event is not valid JSON, or the disk is full; nothing is appended.
+            StorageError: if the audit is damaged, an event is not valid JSON, the disk is full, or the object store
+                cannot be reached; nothing is appended.
         """
         if not events:
             return
         try:
             with self._in_this_process, self.lock():
-                torn = self._refresh()
-                if torn:
-                    self._set_aside(torn)
+                self._pull()
                 self._write(self._new_rows(events))
         except OSError as error:
             raise StorageError(
@@ -132,7 +132,7 @@ class JsonlAudit:
 
     def lock(self) -> AbstractContextManager[None]:
         """Lock out appends of other processes."""
-        return file_lock(self.path.with_name(".events.lock"))
+        return self._shared.lock(self.path.with_name(".events.lock"))
 
     def events(self, account: str | None = None) -> Sequence[AuditEvent]:
         """Events in the sequence they were appended, of one account or of all.
@@ -162,7 +162,7 @@ class JsonlAudit:
             StorageError: if the audit is damaged.
         """
         with self._in_this_process:
-            self._refresh()
+            self._read()
             return self._rows[:]
 
     def verify(self) -> AuditState:
@@ -173,12 +173,33 @@ class JsonlAudit:
         """
         with self._in_this_process:
             self._rows, self._ids, self._end = [], set(), 0
-            self._refresh()
+            self._read()
         return AuditState(len(self._rows), self._chain, tuple(sorted(self.path.parent.glob("torn-*"))))
 
     @property
     def _chain(self) -> str:
         return self._rows[-1].chain if self._rows else FIRST_CHAIN
+
+    def _read(self) -> None:
+        """Read rows that this machine and others appended.
+
+        Raises:
+            StorageError: if the audit is damaged, or the object store cannot be reached: without the newest rows an
+                order might be placed twice.
+        """
+        if self._shared.uri is None:
+            self._refresh()
+            return
+        with self.lock():
+            self._pull()
+
+    def _pull(self) -> None:
+        """Set an incomplete row aside, and read rows that other machines appended; requires the lock."""
+        if torn := self._refresh():
+            self._set_aside(torn)
+        if self._shared.uri:
+            self._shared.pull(self.path)
+            self._refresh()
 
     def _refresh(self) -> bytes:
         """Read rows appended since the last read, and return the incomplete last line, if any."""
@@ -230,6 +251,8 @@ class JsonlAudit:
 
     def _write(self, rows: Sequence[AuditRow]) -> None:
         content = b"".join(row.content for row in rows)
+        if rows:  # first, so that one chain decides; a machine that fails afterwards pulls the rows
+            self._shared.extend(self.path, content)
         if self.path.exists():
             _extend(self.path, self._end, content)
         elif rows:

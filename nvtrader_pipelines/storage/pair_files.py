@@ -9,6 +9,7 @@ import polars as pl
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.shared_files import SharedFiles
 
 
 def pair_path(home: Home, digest: str) -> Path:
@@ -27,6 +28,7 @@ def write_pairs(home: Home, pairs: pl.DataFrame) -> str:
     digest = hashlib.sha256(content).hexdigest()
     if not pair_path(home, digest).exists():
         write_atomically(pair_path(home, digest), content)
+    SharedFiles(home).push(pair_path(home, digest))
     return digest
 
 
@@ -37,6 +39,7 @@ def read_pairs(home: Home, digest: str) -> pl.DataFrame:
         StorageError: if there is none, or its file was changed.
     """
     path = pair_path(home, digest)
+    SharedFiles(home).try_pull(path)
     try:
         content = path.read_bytes()
     except FileNotFoundError as error:

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -25,6 +26,7 @@ from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.processes import processor_name
 from nvtrader_pipelines.storage.read_sources import note_read
+from nvtrader_pipelines.storage.shared_files import SharedFiles
 
 if TYPE_CHECKING:  # slow to import
     from nvtrader_pipelines.experiments.plan import FoldSeed, RunPlan
@@ -47,9 +49,21 @@ class PolicyLibrary:
         note_read(folder)
         return folder
 
+    @cached_property
+    def shared(self) -> SharedFiles:
+        """Files that are also in the object store, if the home has one."""
+        return SharedFiles(self.home)
+
+    def _pulled(self, partition_key: str, run_id: str) -> Path:
+        """Folder of a run, brought up to the object store's unless it is sealed here."""
+        folder = self.folder(partition_key, run_id)
+        if not (folder / MANIFEST).exists():
+            self.shared.pull(folder)
+        return folder
+
     def trained_keys(self, partition_key: str, run_id: str) -> set[FoldSeed]:
         """Folds and seeds with a readable policy file, unchanged if the run is sealed."""
-        folder = self.folder(partition_key, run_id)
+        folder = self._pulled(partition_key, run_id)
         try:
             sealed = _read_manifest(folder / MANIFEST).policies if (folder / MANIFEST).exists() else {}
         except StorageError:  # without a manifest no file can be verified
@@ -69,6 +83,7 @@ class PolicyLibrary:
         key = (policy.fold, policy.seed)
         path = self.folder(partition_key, run_id) / policy_file_name(key)
         write_atomically(path, policy.archive)
+        self.shared.try_push(path)  # `seal` requires it
         self.checkpoint_path(partition_key, run_id, key).unlink(missing_ok=True)
         return path
 
@@ -102,7 +117,9 @@ class PolicyLibrary:
             processor = before.processor if before.policies == policies else processor
         run = SealedRun.of(plan, policies, seed_weights, thresholds, processor)
         write_atomically(folder / MANIFEST, run.model_dump_json(indent=1).encode())
+        self.shared.push(*(folder / name for name in names), folder / MANIFEST)
         write_atomically(folder.parent / LATEST, json.dumps({"run_id": run.run_id}).encode())
+        self.shared.push(folder.parent / LATEST)
         for checkpoint in folder.glob("*.checkpoint"):  # left by a process killed in `save`
             checkpoint.unlink(missing_ok=True)
         return run
@@ -111,8 +128,11 @@ class PolicyLibrary:
         """Delete the files of a run; if it was the latest, its version has no latest run."""
         folder = self.folder(partition_key, run_id)
         latest = folder.parent / LATEST
+        self.shared.pull(latest)
         if latest.exists() and run_id.encode() in latest.read_bytes():
+            self.shared.delete(latest)
             latest.unlink()
+        self.shared.delete(folder)
         shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):  # other runs are left, or there was none
             folder.parent.rmdir()
@@ -124,6 +144,7 @@ class PolicyLibrary:
             StorageError: if no run is sealed, or the manifest is damaged.
         """
         pointer = self.folder(partition_key, LATEST)
+        self.shared.try_pull(pointer)
         if not pointer.exists():
             name = partition_key.partition("@")[0]
             raise StorageError(f"{partition_key} has no trained policies; run `nvtrader experiments run {name}` first")
@@ -143,7 +164,7 @@ class PolicyLibrary:
 
     def is_sealed(self, partition_key: str, run_id: str) -> bool:
         """Return whether a run is sealed."""
-        return (self.folder(partition_key, run_id) / MANIFEST).exists()
+        return (self._pulled(partition_key, run_id) / MANIFEST).exists()
 
     def read_sealed(self, partition_key: str, run_id: str) -> SealedRun:
         """Read the manifest of a sealed run.
@@ -151,7 +172,7 @@ class PolicyLibrary:
         Raises:
             StorageError: if the run is not sealed, or its manifest is damaged or belongs to another run.
         """
-        path = self.folder(partition_key, run_id) / MANIFEST
+        path = self._pulled(partition_key, run_id) / MANIFEST
         run, experiment = _read_manifest(path), partition_key.partition("@")[0]
         if (run.partition_key, run.run_id, run.experiment) != (partition_key, run_id, experiment):
             raise StorageError(

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,10 @@ from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.locks import is_locked, try_lock
 from nvtrader_pipelines.storage.read_sources import note_read, read_state
+from nvtrader_pipelines.storage.shared_files import SharedFiles
 
 NO_SESSION = "a search session must have been started, but there is none; start one with `nvtrader research start`"
+MIN_SECONDS = 1.0  # between two times at which the object store gets the journal
 LOCK_PAUSES = (0.0, 0.05, 0.05, 0.1)  # seconds before each try to lock a session, which `is_running` briefly locks
 
 
@@ -94,6 +97,7 @@ class SessionFolder:
             file.write(line.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
+        self._shared.try_push(self.path, min_seconds=MIN_SECONDS)
 
     def write_returns(self, name: str, returns: NDArray[np.float64]) -> None:
         """Write net returns (n_seeds, n) of a configuration."""
@@ -129,7 +133,7 @@ class SessionFolder:
         """Hold the session, which one process at a time may run.
 
         Raises:
-            StorageError: if another process holds it.
+            StorageError: if another process holds it, or the object store has another journal or cannot be reached.
         """
         self.path.mkdir(parents=True, exist_ok=True)
         with try_lock(*self._lock, LOCK_PAUSES) as require_held:
@@ -138,7 +142,16 @@ class SessionFolder:
                     f"session {self.session_id} runs in another process; `nvtrader research status` shows it, and "
                     f"`nvtrader research stop {self.session_id}` ends it after its current trials"
                 )
-            yield
+            self._shared.pull(self.path)
+            self._shared.pull(self.journal)  # by itself, so that lines are compared even where sizes are equal
+            try:
+                yield
+            finally:
+                self._shared.try_push(self.path)
+
+    @cached_property
+    def _shared(self) -> SharedFiles:
+        return SharedFiles(self.home)
 
     @property
     def is_running(self) -> bool:
@@ -158,10 +171,11 @@ class SearchSessions:
     """Search sessions of a home, each in a folder."""
 
     def __init__(self, home: Home) -> None:
-        self._home = home
+        self._home, self._shared = home, SharedFiles(home)
 
     def folders(self) -> list[SessionFolder]:
         """Folders of all sessions, oldest first."""
+        self._shared.try_pull(self._home.research_sessions)
         return read_state(_session_folders, self._home)
 
     def find(self, text: str | None = None) -> SessionFolder:
