@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import psutil
 
+from nvtrader_pipelines.components.ray_executor import LOCAL, NOT_INSTALLED, require_reachable
 from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.desk.account_access import account_names, read_account
 from nvtrader_pipelines.desk.bot_files import read_bots
@@ -42,7 +43,7 @@ from nvtrader_pipelines.storage.ledger.database import ledger_url
 from nvtrader_pipelines.storage.llm_files import read_endpoint, read_key
 from nvtrader_pipelines.storage.notification_record import NotificationRecordFile
 from nvtrader_pipelines.storage.postgres import find_problem
-from nvtrader_pipelines.storage.settings import database_url
+from nvtrader_pipelines.storage.settings import database_url, read_settings
 from nvtrader_pipelines.storage.specs import read_experiments, read_market
 from nvtrader_pipelines.storage.store import Store
 
@@ -126,6 +127,22 @@ def check_databases(store: Store) -> list[CheckResult]:
             name = f"{url.render_as_string(hide_password=True)}, schema {part}"
             results.append(CheckResult(part, name, find_problem(part, url, part)))
     return results
+
+
+def check_executor(store: Store) -> list[CheckResult]:
+    """Check that the workers of trainings can start; starts none."""
+    settings, problems = read_settings(store.home), []
+    if settings.executor == "processes":
+        return [CheckResult("executor", "processes of this machine")]
+    if not (installed := installed_version("ray")):
+        problems.append(NOT_INSTALLED)
+    if settings.ray_address != LOCAL:
+        try:
+            require_reachable(settings.ray_address)
+        except ValueError as error:
+            problems.append(str(error))
+    name = f"ray {installed or 'not installed'}, address {settings.ray_address}"
+    return [CheckResult("executor", name, "; ".join(problems))]
 
 
 def check_files(store: Store) -> list[CheckResult]:
@@ -301,7 +318,7 @@ def check_decisions(store: Store) -> list[CheckResult]:
 
 
 CHECKS = (
-    *(check_packages, check_folders, check_databases, check_files, check_kill_switch),
+    *(check_packages, check_folders, check_databases, check_executor, check_files, check_kill_switch),
     *(check_ui, check_notifications, check_language_model, check_active_policy, check_pointer_file),
     *(check_accounts, check_bots, check_audit, check_decisions),
 )
