@@ -1,6 +1,8 @@
 """Dagster's web server behind a check of who asks: any page in the browser can send requests to 127.0.0.1."""
 
 import re
+import sys
+from contextlib import nullcontext
 
 import dagster as dg
 from dagster_webserver import cli
@@ -12,9 +14,14 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from nvtrader_pipelines.orchestration.instance import fail_lost_runs
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.postgres import advisory_lock
+from nvtrader_pipelines.storage.settings import database_url
 
 OWN_HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d+)?")  # any port: the near end of an SSH tunnel may differ
 GRAPHQL = "/graphql"
+ONLY_UI = "one UI must serve a database, but another machine serves it; open that one, or stop it with --stop there"
 POLICY_VIOLATION = 1008  # close code of a websocket
 
 
@@ -59,8 +66,18 @@ def refusal(scope: Scope) -> tuple[int, str]:
 def main() -> None:
     """Run the command `dagster-webserver` with the check in front of its application.
 
-    It belongs to the only UI of its home, so runs of another code server are lost.
+    It belongs to the only UI of its home and of its database, so runs of another code server are lost.
     """
+    url = database_url(Home.find())
+    held = advisory_lock("Dagster database", url, "nvtrader ui", refusal=ONLY_UI) if url else nullcontext()
+    try:
+        with held:
+            _serve()
+    except StorageError as error:
+        sys.exit(f"error: {error}")
+
+
+def _serve() -> None:
     with dg.DagsterInstance.get() as instance:
         fail_lost_runs(instance)
     build_middleware = DagsterWebserver.build_middleware

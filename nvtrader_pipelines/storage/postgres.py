@@ -1,5 +1,8 @@
 """URLs of databases, connections to Postgres, and sentences on their failures; none shows a password."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 import sqlalchemy as sa
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
@@ -67,6 +70,45 @@ def create_schema(connection: sa.Connection, schema: str) -> None:
     """Create a schema if it is missing; the caller holds an advisory lock."""
     if schema not in sa.inspect(connection).get_schema_names():
         connection.execute(sa.schema.CreateSchema(schema))
+
+
+def prepare_schema(part: str, url: sa.URL, schema: str, create: Callable[[str], object]) -> str:
+    """Create a schema of another library, and its tables by a function of its URL; one process at a time.
+
+    Returns:
+        The URL of its tables, with the password.
+
+    Raises:
+        StorageError: if the driver is not installed.
+        UnavailableError: if the database cannot be used.
+    """
+    text = in_schema(url, schema).render_as_string(hide_password=False)
+    with advisory_lock(part, url.set(drivername=DRIVERS["postgresql"]), f"nvtrader creates {schema}") as connection:
+        create_schema(connection, schema)
+        if not sa.inspect(connection).get_table_names(schema):
+            create(text)
+    return text
+
+
+@contextmanager
+def advisory_lock(part: str, url: sa.URL, name: str, *, refusal: str = "") -> Iterator[sa.Connection]:
+    """Hold a lock of a database by a connection of its own, which commits every statement.
+
+    Raises:
+        StorageError: with the refusal, if there is one, where another process holds the lock.
+        UnavailableError: if the database cannot be used.
+    """
+    engine, key = connect(url, "public"), sa.func.hashtext(name)
+    try:
+        with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+            take = sa.func.pg_try_advisory_lock(key) if refusal else sa.func.pg_advisory_lock(key)
+            if connection.execute(sa.select(take)).scalar() is False:
+                raise StorageError(refusal)
+            yield connection
+    except SQLAlchemyError as error:
+        raise failure(part, url, error) from None
+    finally:
+        engine.dispose()  # ends the session, and with it the lock
 
 
 def failure(part: str, url: sa.URL, error: BaseException) -> UnavailableError:
