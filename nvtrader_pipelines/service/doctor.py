@@ -159,7 +159,8 @@ def find_problems(store: Store) -> Iterator[StorageError]:
     """Find the problems of all files but those of accounts and the audit."""
     home = store.home
     yield from find_damage(home)
-    if home.mlflow_database.exists() and (problem := mlflow_problem(home.mlflow_database)):
+    in_file = home.mlflow_database.exists() and not database_url(home)
+    if in_file and (problem := mlflow_problem(home.mlflow_database)):
         remedy = "the next training renames it and begins MLflow's history anew"
         yield DamagedFileError(home.mlflow_database, problem, remedy)
     if has_catalog(home):

@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+import time
 
 import dagster as dg
 import psutil
@@ -16,6 +17,8 @@ from nvtrader_pipelines.orchestration.instance import (
     open_instance,
     process_tag,
 )
+from nvtrader_pipelines.orchestration.mlflow_curves import PROCESS_TAG as MARK
+from nvtrader_pipelines.orchestration.mlflow_tracking import EXPERIMENT, MlflowTracking
 from nvtrader_pipelines.storage.errors import UnavailableError
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import NVTRADER, environment, nvtrader, small_home
@@ -98,18 +101,48 @@ def test_dagster_in_a_database_that_does_not_answer_is_a_sentence(home, monkeypa
     assert SECRET not in str(caught.value)
 
 
-@pytest.mark.parametrize("arguments", [["ui"]])
-def test_servers_of_a_database_show_no_password_and_are_one_ui(home, database, tmp_path, arguments):
+def test_mlflow_in_postgres_tracks_two_homes_and_each_keeps_its_artifacts(home, database, tmp_path):
+    other = small_home(tmp_path / "other")
+    for place, name in ((home, EXPERIMENT), (other, f"{EXPERIMENT} of {other.root}")):
+        with MlflowTracking.at(place).run("run", "name") as run:
+            run.log(lambda tracked: tracked.log_curve("curve", [(1, 2.0)]))
+            run.log(lambda tracked, place=place: tracked.log_files(place.experiments))
+        client, *experiment_ids = MlflowTracking.at(place).open()
+        (tracked,) = client.search_runs(experiment_ids)
+        assert client.get_experiment(tracked.info.experiment_id).name == name
+        assert (tracked.info.status, tracked.data.metrics) == ("FINISHED", {"curve": 2.0})
+        assert [*place.mlflow.glob("artifacts/*/artifacts/experiments/tiny.yaml")]
+        assert not place.mlflow_database.exists()
+        assert files_with_the_password(place) == []
+    client.set_tag(run.mlflow_run_id, MARK, "1 2000-01-01T00:00:00+00:00 elsewhere")
+    client.update_run(run.mlflow_run_id, "RUNNING")
+    client = MlflowTracking.at(other).open()[0]
+    assert client.get_run(run.mlflow_run_id).info.status == "RUNNING"
+    MlflowTracking.at(other).delete("run")
+    assert len(client.search_runs(experiment_ids)) == 0
+
+
+def test_mlflow_in_a_database_that_does_not_answer_is_one_warning(home, monkeypatch):
+    monkeypatch.setenv(VARIABLE, f"postgresql://me:{SECRET}@127.0.0.1:1/shared")
+    warnings, started_at = [], time.monotonic()
+    with MlflowTracking.at(home).run("run", "name", warnings.append) as run:
+        run.log(lambda tracked: tracked.log_curve("curve", [(1, 2.0)]))
+    assert len(warnings) == 1
+    assert SECRET not in warnings[0]
+    assert time.monotonic() - started_at < 60.0  # most of it imports MLflow
+
+
+@pytest.mark.parametrize("command", ["ui", "mlflow"])
+def test_servers_of_a_database_show_no_password_and_are_one_ui(home, database, tmp_path, command):
     port = free_port()
-    command = [NVTRADER, *arguments, "--port", str(port)]
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
-    with subprocess.Popen(command, env=environment(home), **options) as process:
+    with subprocess.Popen([NVTRADER, command, "--port", str(port)], env=environment(home), **options) as process:
         try:
             assert str(port) in process.stdout.readline()
             lines = [" ".join(child.cmdline()) for child in psutil.Process(process.pid).children(recursive=True)]
             assert lines
             assert SECRET not in "".join(lines)
-            if arguments == ["ui"]:
+            if command == "ui":
                 second = nvtrader(small_home(tmp_path / "second"), "ui", "--port", str(free_port()))
                 assert second.returncode != 0
                 assert "another machine serves it" in second.stderr
