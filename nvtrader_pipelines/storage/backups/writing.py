@@ -117,7 +117,8 @@ class _TarWriter:
             return outside
         if url := database_url(self._home):
             locations = list(store.tables.metadata_files().values())
-            outside = (f"the catalog {url.render_as_string(hide_password=True)}: back it up with pg_dump, too",)
+            name = f"the catalog and the histories of Dagster and MLflow in {url.render_as_string(hide_password=True)}"
+            outside = (f"{name}: back them up with pg_dump, too",)
         else:
             locations = self._add_catalog()
         paths: set[Path] = set()
