@@ -138,7 +138,7 @@ def test_servers_of_a_database_show_no_password_and_are_one_ui(home, database, t
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "start_new_session": True}
     with subprocess.Popen([NVTRADER, command, "--port", str(port)], env=environment(home), **options) as process:
         try:
-            assert str(port) in process.stdout.readline()
+            assert next(line for line in process.stdout if str(port) in line)
             lines = [" ".join(child.cmdline()) for child in psutil.Process(process.pid).children(recursive=True)]
             assert lines
             assert SECRET not in "".join(lines)
