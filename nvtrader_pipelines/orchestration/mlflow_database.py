@@ -16,10 +16,9 @@ from nvtrader_pipelines.storage.errors import UnavailableError
 from nvtrader_pipelines.storage.file_problems import MISSING, mlflow_problem
 from nvtrader_pipelines.storage.files import create_aside, file_lock, set_aside
 from nvtrader_pipelines.storage.ledger.database import DATABASE_ERRORS
-from nvtrader_pipelines.storage.postgres import prepare_schema
+from nvtrader_pipelines.storage.postgres import URL, prepare_schema
 
 if TYPE_CHECKING:
-    import sqlalchemy as sa
     from mlflow import MlflowClient
 
 SCHEMA = "mlflow"  # of Postgres
@@ -53,7 +52,7 @@ def open_database(path: Path, experiments: Sequence[str], artifacts: str, warn: 
         return MlflowClient(f"sqlite:///{path}")
 
 
-def open_postgres(url: "sa.URL", experiments: Sequence[str], artifacts: str) -> "MlflowClient":
+def open_postgres(url: URL, experiments: Sequence[str], artifacts: str) -> "MlflowClient":
     """Open MLflow's tables in Postgres, made if they are missing.
 
     Raises:

@@ -10,6 +10,7 @@ from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
 
 FORMS = {"postgresql": "postgresql://user:password@host/database", "sqlite": "sqlite:////path/to/file"}
 DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg"}
+URL = sa.URL  # for callers, which do not import SQLAlchemy
 CONNECT_TIMEOUT = 10  # seconds to wait for a server
 ADDRESS = "start the server, or correct host and port in the URL"
 LOGIN = "correct user and password of the URL, PGPASSWORD or ~/.pgpass"
