@@ -17,6 +17,7 @@ from typing import Any
 from nvtrader_pipelines.components.executor import Call, Executor, WorkerEndedError, outcome_of, start_worker
 
 LOCAL = "local"  # address of a Ray that ends with this process
+NOT_INSTALLED = "workers on Ray need it: install it with pip install 'nvtrader-pipelines[ray]'"
 
 
 class RayExecutor(Executor):
@@ -35,7 +36,7 @@ class RayExecutor(Executor):
         try:
             import ray  # pyright: ignore[reportMissingImports] - an optional extra
         except ModuleNotFoundError as error:
-            raise ValueError("workers on Ray need it: install it with pip install 'nvtrader-pipelines[ray]'") from error
+            raise ValueError(NOT_INSTALLED) from error
         self._ray: Any = ray
         self._address, self._limit, self._values = address, n_workers, shared
         self._idle: list[Any] = []
@@ -153,7 +154,7 @@ def _start_ray(ray: Any, address: str) -> None:
     """
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if address != LOCAL:
-        _require_reachable(address)  # Ray itself tries for ever
+        require_reachable(address)  # Ray itself tries for ever
     before = signal.getsignal(signal.SIGTERM)
     start = {"include_dashboard": False} if address == LOCAL else {}
     ray.init(address=address, log_to_driver=False, logging_level="error", **start)
@@ -161,7 +162,12 @@ def _start_ray(ray: Any, address: str) -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-def _require_reachable(address: str) -> None:
+def require_reachable(address: str) -> None:
+    """Raise if nothing answers at the address of a cluster.
+
+    Raises:
+        ValueError: with the reason.
+    """
     host, _, port = address.rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=5.0).close()

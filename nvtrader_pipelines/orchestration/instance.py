@@ -4,6 +4,7 @@ import json
 import os
 import socket
 import time
+from functools import partial
 from pathlib import Path
 
 import dagster as dg
@@ -17,9 +18,18 @@ from nvtrader_pipelines.storage.file_problems import find_damaged_dagster
 from nvtrader_pipelines.storage.files import create_aside, file_lock, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.settings import has_ledger_elsewhere
+from nvtrader_pipelines.storage.ledger.processes import host_name
+from nvtrader_pipelines.storage.postgres import prepare_schema
+from nvtrader_pipelines.storage.settings import database_url, has_ledger_elsewhere
 from nvtrader_pipelines.storage.store import Store
 
+SCHEMA = "dagster"  # of Postgres
+URL_VARIABLE = "NVTRADER_DAGSTER_URL"  # with the password, for this process and its children; set from database_url
+STORAGE = f"""storage: # by database_url of the home
+  postgres:
+    postgres_url:
+      env: {URL_VARIABLE}
+"""
 SETTINGS = Path(__file__).with_name("dagster.yaml")
 IN_PROCESS = "in-process.yaml"  # dagster.yaml without captured output
 UNFINISHED_STATUSES = [
@@ -42,24 +52,46 @@ def dagster_home(home: Home) -> Path:
 
     Raises:
         DamagedFileError: if its settings or a database are damaged.
+        UnavailableError: if its Postgres cannot be used.
     """
-    folder = home.dagster
+    folder, url = home.dagster, database_url(home)
     for error in find_damaged_dagster(home):
         raise error
     if not folder.exists():
         with file_lock(home.warehouse / ".dagster.lock"):
             if not folder.exists():
-                _create_folder(folder)
+                _create_folder(folder, with_databases=url is None)
     if not (folder / "dagster.yaml").exists():
         write_atomically(folder / "dagster.yaml", SETTINGS.read_bytes())
+    if _choose_storage(folder / "dagster.yaml", in_postgres=url is not None) and url:
+        url = url.set(drivername="postgresql+psycopg2")  # of dagster-postgres
+        os.environ[URL_VARIABLE] = prepare_schema("Dagster database", url, SCHEMA, partial(_create_tables, folder))
     return folder
 
 
-def _create_folder(folder: Path) -> None:
+def _choose_storage(path: Path, *, in_postgres: bool) -> bool:
+    """Add Postgres to the settings, or drop it; return False if they name a storage of their own."""
+    text = path.read_text(encoding="utf-8")
+    without = text.replace(STORAGE, "")
+    if without == text and "storage" in read_document(path):
+        return False
+    chosen = f"{without.rstrip()}\n{STORAGE}" if in_postgres else without
+    if chosen != text:
+        write_atomically(path, chosen.encode())
+    return True
+
+
+def _create_tables(folder: Path, url: str) -> None:
+    os.environ[URL_VARIABLE] = url
+    dg.DagsterInstance.from_config(str(folder)).dispose()
+
+
+def _create_folder(folder: Path, *, with_databases: bool) -> None:
     """Create the folder with settings and databases at once: an empty one is damaged."""
     with create_aside(folder) as new:
         write_atomically(new / "dagster.yaml", SETTINGS.read_bytes())
-        dg.DagsterInstance.from_config(str(new)).dispose()
+        if with_databases:
+            dg.DagsterInstance.from_config(str(new)).dispose()
 
 
 def open_instance(store: Store) -> dg.DagsterInstance:
@@ -105,14 +137,14 @@ def close_copied_runs(store: Store) -> list[str]:
 
 def process_tag() -> dict[str, str]:
     """Tag of a run with its process, so that the run can be canceled once that is dead."""
-    return {PROCESS_TAG: _process_key(psutil.Process())}
+    return {PROCESS_TAG: f"{_process_key(psutil.Process())}@{host_name()}"}
 
 
 def cancel_dead_runs(instance: dg.DagsterInstance) -> None:
     """Cancel runs whose process was killed, and free the pool slots of runs that ended or are unknown."""
     for run in instance.get_runs(dg.RunsFilter(statuses=UNFINISHED_STATUSES)):
         mark = run.tags.get(PROCESS_TAG)
-        if mark and tagged_process(mark) is None:
+        if mark and not machine_of(mark) and tagged_process(mark) is None:
             _cancel(instance, run, "The process of this run was killed.")
     storage = instance.event_log_storage
     for run_id in storage.get_concurrency_run_ids():
@@ -157,11 +189,17 @@ def _process_key(process: psutil.Process) -> str:
     return f"{process.pid}@{process.create_time():.0f}"  # process ids are reused, but not with the same start time
 
 
+def machine_of(mark: str) -> str:
+    """Machine that a tag names; empty if it is this one, as in tags of earlier versions."""
+    machine = mark.partition("@")[2].partition("@")[2]
+    return machine if machine != host_name() else ""
+
+
 def tagged_process(mark: str) -> psutil.Process | None:
-    """Live process that a tag names; None if it has ended, also if its parent has not seen that."""
+    """Live process of this machine that a tag names; None if it has ended, also if its parent has not seen that."""
     try:
         process = psutil.Process(int(mark.partition("@")[0]))
-        is_alive = process.status() != psutil.STATUS_ZOMBIE and _process_key(process) == mark
+        is_alive = process.status() != psutil.STATUS_ZOMBIE and _process_key(process) == "@".join(mark.split("@")[:2])
     except psutil.NoSuchProcess:
         return None
     return process if is_alive else None

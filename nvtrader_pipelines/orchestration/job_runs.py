@@ -13,6 +13,7 @@ from nvtrader_pipelines.orchestration.instance import (
     PROCESS_TAG,
     cancel_dead_runs,
     close_ended_runs,
+    machine_of,
     open_instance,
     tagged_process,
 )
@@ -97,6 +98,8 @@ class JobRuns:
             raise StorageError(f"a UI launched the run {run_id} and must run to end it; start it: `nvtrader ui`")
         if mark is None:
             RunningUi(url).terminate(run_id)
+        elif machine := machine_of(mark):
+            raise StorageError(f"the run {run_id} must be ended where it runs, on the machine {machine}")
         elif process := tagged_process(mark):
             self._instance.report_run_canceling(run)  # by which Dagster takes the signal for a request
             with suppress(psutil.NoSuchProcess):  # it has just ended

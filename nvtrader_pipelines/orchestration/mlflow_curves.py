@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from nvtrader_pipelines.experiments.plan import FoldSeed
 from nvtrader_pipelines.experiments.progress import Progress
-from nvtrader_pipelines.storage.ledger.processes import is_alive, this_process
+from nvtrader_pipelines.storage.ledger.processes import host_name, is_alive, this_process
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -109,12 +109,12 @@ class LiveCurves:
 
 
 def process_mark() -> str:
-    """Id and start time of this process, by which MLflow runs of dead processes are found."""
+    """Id, start time and machine of this process, by which MLflow runs of dead processes are found."""
     number, started_at = this_process()
-    return f"{number} {started_at.isoformat()}"
+    return f"{number} {started_at.isoformat()} {host_name()}"
 
 
 def is_mark_alive(mark: str) -> bool:
-    """Whether the process with this mark is alive."""
-    number, _, started_at = mark.partition(" ")
-    return is_alive(int(number), datetime.fromisoformat(started_at))
+    """Whether the process with this mark is alive, or on another machine, which alone knows."""
+    number, started_at, *machine = mark.split(" ", 2)
+    return machine not in ([], [host_name()]) or is_alive(int(number), datetime.fromisoformat(started_at))

@@ -24,11 +24,18 @@ from nvtrader_pipelines.orchestration.mlflow_curves import (
     is_mark_alive,
     process_mark,
 )
-from nvtrader_pipelines.orchestration.mlflow_database import Warn, open_database, rewrite_artifact_uris, store_errors
+from nvtrader_pipelines.orchestration.mlflow_database import (
+    Warn,
+    open_database,
+    open_postgres,
+    rewrite_artifact_uris,
+    store_errors,
+)
 from nvtrader_pipelines.orchestration.progress_log import Watch
 from nvtrader_pipelines.policies.agents import Learner
 from nvtrader_pipelines.runs.interruptions import is_interruption
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.settings import database_url
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -235,7 +242,7 @@ def flatten(content: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 
 
 class MlflowTracking(dg.ConfigurableResource):
-    """MLflow store under `warehouse/mlflow`."""
+    """MLflow store under `warehouse/mlflow`, whose database may be in the Postgres of the home."""
 
     folder: str
     _warned: set[str] = PrivateAttr(default_factory=set)  # ids of runs
@@ -249,9 +256,18 @@ class MlflowTracking(dg.ConfigurableResource):
     def _database(self) -> Path:
         return Path(self.folder) / "mlflow.db"
 
+    @property
+    def _home(self) -> Home:
+        return Home(Path(self.folder).parents[1])
+
+    @property
+    def artifacts(self) -> str:
+        """URI of the artifacts, which are files of the home."""
+        return (Path(self.folder) / "artifacts").as_uri()
+
     def delete(self, run_id: str) -> None:
         """Delete the MLflow runs of an experiment run and their artifacts, if there are any."""
-        if not self._database.exists():
+        if not (database_url(self._home) or self._database.exists()):
             return
         client, *experiment_ids = self.open()
         for run in client.search_runs(experiment_ids, f"tags.`{RUN_TAG}` = '{run_id}'", max_results=N_LISTED):
@@ -264,16 +280,14 @@ class MlflowTracking(dg.ConfigurableResource):
         Returns:
             The client, and the ids of the MLflow experiments with runs and with trainings.
         """
-        artifacts = (Path(self.folder) / "artifacts").as_uri()
-        client = open_database(self._database, (EXPERIMENT, TRAININGS), artifacts, warn)
+        artifacts, names, url = self.artifacts, (EXPERIMENT, TRAININGS), database_url(self._home)
+        client = open_postgres(url, names, artifacts) if url else open_database(self._database, names, artifacts, warn)
         registered = client.get_experiment_by_name(EXPERIMENT)
-        if (
-            registered
-            and registered.artifact_location != artifacts
-            and registered.artifact_location.endswith(ARTIFACTS)
-        ):
-            rewrite_artifact_uris(self._database, registered.artifact_location, artifacts)
-        names = (EXPERIMENT, TRAININGS)
+        if registered and registered.artifact_location != artifacts:
+            if url:  # another home's, which keeps its artifacts
+                names = tuple(f"{name} of {self._home.root}" for name in names)
+            elif registered.artifact_location.endswith(ARTIFACTS):
+                rewrite_artifact_uris(self._database, registered.artifact_location, artifacts)
         known = {
             experiment.name: experiment.experiment_id
             for experiment in map(client.get_experiment_by_name, names)

@@ -17,19 +17,19 @@ ENVIRONMENT = {  # no report of its use over the network, and no workers for job
 
 
 def mlflow_command(home: Home, port: int) -> list[str]:
-    """Build the command that serves the MLflow store of a home."""
+    """Build the command that serves the MLflow store of a home, which the environment names."""
     mlflow = str(Path(sys.executable).with_name("mlflow"))
     address = ["--host", HOST, "--port", str(port), "--workers", "1"]
-    store = f"sqlite:///{home.mlflow_database}"
-    stores = ["--backend-store-uri", store, "--registry-store-uri", store, "--no-serve-artifacts"]
-    return [mlflow, "server", *address, *stores, "--uvicorn-opts", "--log-level warning"]
+    artifacts = ["--default-artifact-root", MlflowTracking.at(home).artifacts, "--no-serve-artifacts"]
+    return [mlflow, "server", *address, *artifacts, "--uvicorn-opts", "--log-level warning"]
 
 
 def serve_mlflow(home: Home, port: int) -> NoReturn:
     """Replace this process by one that serves the MLflow store of a home until it is stopped."""
     home.mlflow.mkdir(parents=True, exist_ok=True)
-    _, _, trainings_id = MlflowTracking.at(home).open()
+    client, _, trainings_id = MlflowTracking.at(home).open()
+    stores = dict.fromkeys(("MLFLOW_BACKEND_STORE_URI", "MLFLOW_REGISTRY_STORE_URI"), client.tracking_uri)
     os.chdir(home.mlflow)
     url = f"http://{HOST}:{port}"
     message = f"MLflow UI on {url} (Ctrl-C stops it)\ncurves of trainings: {url}/{curves_path(trainings_id)}"
-    run_servers(home.mlflow, port, message, [mlflow_command(home, port)], ENVIRONMENT)
+    run_servers(home.mlflow, port, message, [mlflow_command(home, port)], {**ENVIRONMENT, **stores})

@@ -8,6 +8,7 @@ from pydantic import Field
 from nvtrader_pipelines.desk.account_access import read_account
 from nvtrader_pipelines.desk.desk import Desk
 from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.settings import apply_executor
 from nvtrader_pipelines.storage.store import Store
 
 
@@ -17,8 +18,10 @@ class StoreResource(dg.ConfigurableResource):
     root: str
 
     def create_resource(self, context: dg.InitResourceContext) -> Store:  # noqa: ARG002 - Dagster passes it
-        """Open the store; its parts open on first use."""
-        return Store(Home(Path(self.root)))
+        """Open the store, whose parts open on first use, and apply the home's executor."""
+        home = Home(Path(self.root))
+        apply_executor(home)
+        return Store(home)
 
 
 class DeskResource(dg.ConfigurableResource):

@@ -1,6 +1,7 @@
 """Dagster's web server behind a check of who asks: any page in the browser can send requests to 127.0.0.1."""
 
 import re
+import sys
 
 import dagster as dg
 from dagster_webserver import cli
@@ -12,9 +13,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocketClose
 
 from nvtrader_pipelines.orchestration.instance import fail_lost_runs
+from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
+from nvtrader_pipelines.storage.locks import try_lock
 
 OWN_HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d+)?")  # any port: the near end of an SSH tunnel may differ
 GRAPHQL = "/graphql"
+ONLY_UI = "one UI must serve a database, but another machine serves it; open that one, or stop it with --stop there"
 POLICY_VIOLATION = 1008  # close code of a websocket
 
 
@@ -59,8 +64,19 @@ def refusal(scope: Scope) -> tuple[int, str]:
 def main() -> None:
     """Run the command `dagster-webserver` with the check in front of its application.
 
-    It belongs to the only UI of its home, so runs of another code server are lost.
+    It belongs to the only UI of its home and of its database, so runs of another code server are lost.
     """
+    home = Home.find()
+    try:
+        with try_lock(home, "ui", home.dagster / "web.lock") as held:
+            if held is None:
+                raise StorageError(ONLY_UI)
+            _serve()
+    except StorageError as error:
+        sys.exit(f"error: {error}")
+
+
+def _serve() -> None:
     with dg.DagsterInstance.get() as instance:
         fail_lost_runs(instance)
     build_middleware = DagsterWebserver.build_middleware

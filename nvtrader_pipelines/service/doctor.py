@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import psutil
 
+from nvtrader_pipelines.components.ray_executor import LOCAL, NOT_INSTALLED, require_reachable
 from nvtrader_pipelines.components.text import short_id
 from nvtrader_pipelines.desk.account_access import account_names, read_account
 from nvtrader_pipelines.desk.bot_files import read_bots
@@ -43,7 +44,7 @@ from nvtrader_pipelines.storage.llm_files import read_endpoint, read_key
 from nvtrader_pipelines.storage.notification_record import NotificationRecordFile
 from nvtrader_pipelines.storage.object_store import find_store_problem, is_object
 from nvtrader_pipelines.storage.postgres import find_problem
-from nvtrader_pipelines.storage.settings import database_url, tables_folder
+from nvtrader_pipelines.storage.settings import database_url, read_settings, tables_folder
 from nvtrader_pipelines.storage.specs import read_experiments, read_market
 from nvtrader_pipelines.storage.store import Store
 
@@ -134,6 +135,22 @@ def check_databases(store: Store) -> list[CheckResult]:
     return results
 
 
+def check_executor(store: Store) -> list[CheckResult]:
+    """Check that the workers of trainings can start; starts none."""
+    settings, problems = read_settings(store.home), []
+    if settings.executor == "processes":
+        return [CheckResult("executor", "processes of this machine")]
+    if not (installed := installed_version("ray")):
+        problems.append(NOT_INSTALLED)
+    if settings.ray_address != LOCAL:
+        try:
+            require_reachable(settings.ray_address)
+        except ValueError as error:
+            problems.append(str(error))
+    name = f"ray {installed or 'not installed'}, address {settings.ray_address}"
+    return [CheckResult("executor", name, "; ".join(problems))]
+
+
 def check_files(store: Store) -> list[CheckResult]:
     """Check that files can be read; a problem that several reads meet is one row."""
     problems = {one_line(error): isinstance(error, UnavailableError) for error in find_problems(store)}
@@ -148,7 +165,8 @@ def find_problems(store: Store) -> Iterator[StorageError]:
     """Find the problems of all files but those of accounts and the audit."""
     home = store.home
     yield from find_damage(home)
-    if home.mlflow_database.exists() and (problem := mlflow_problem(home.mlflow_database)):
+    in_file = home.mlflow_database.exists() and not database_url(home)
+    if in_file and (problem := mlflow_problem(home.mlflow_database)):
         remedy = "the next training renames it and begins MLflow's history anew"
         yield DamagedFileError(home.mlflow_database, problem, remedy)
     if has_catalog(home):
@@ -307,7 +325,7 @@ def check_decisions(store: Store) -> list[CheckResult]:
 
 
 CHECKS = (
-    *(check_packages, check_folders, check_databases, check_files, check_kill_switch),
+    *(check_packages, check_folders, check_databases, check_executor, check_files, check_kill_switch),
     *(check_ui, check_notifications, check_language_model, check_active_policy, check_pointer_file),
     *(check_accounts, check_bots, check_audit, check_decisions),
 )

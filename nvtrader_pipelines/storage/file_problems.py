@@ -41,6 +41,8 @@ def find_damaged_dagster(home: Home) -> Iterator[DamagedFileError]:
     settings = home.dagster / "dagster.yaml"
     if settings.exists() and not settings.read_bytes().strip(b"\0 \n"):
         yield DamagedFileError(settings, EMPTY, delete_remedy(settings))
+    if read_settings(home).database_url:  # files from before it was set
+        return
     for path in (home.dagster / name for name in DAGSTER_DATABASES):
         if path.exists() and (problem := sqlite_problem(path)):
             yield DamagedFileError(path, problem, delete_remedy(path))

@@ -3,7 +3,7 @@
 import atexit
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
 FORMS = {"postgresql": "postgresql://user:password@host/database", "sqlite": "sqlite:////path/to/file"}
 DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg"}
 TABLES_LOCK = 7_239_148_206  # advisory lock of those who create tables; an arbitrary number
+URL = sa.URL  # for callers, which do not import SQLAlchemy
 CONNECT_TIMEOUT = 10  # seconds to wait for a server
 ADDRESS = "start the server, or correct host and port in the URL"
 LOGIN = "correct user and password of the URL, PGPASSWORD or ~/.pgpass"
@@ -107,6 +108,27 @@ def in_transaction(part: str, url: sa.URL, schema: str, created: sa.MetaData | N
             yield connection
     except SQLAlchemyError as error:
         raise failure(part, url, error) from None
+
+
+def prepare_schema(part: str, url: sa.URL, schema: str, create: Callable[[str], object]) -> str:
+    """Create a schema of another library, and its tables by a function of its URL; one process at a time.
+
+    Returns:
+        The URL of its tables, with the password.
+
+    Raises:
+        StorageError: if the driver is not installed.
+        UnavailableError: if the database cannot be used.
+    """
+    text = in_schema(url, schema).render_as_string(hide_password=False)
+    url = url.set(drivername=DRIVERS["postgresql"])
+    with in_transaction(part, url, schema, sa.MetaData()):
+        pass
+    with in_transaction(part, url, schema) as connection:
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(TABLES_LOCK)))
+        if not sa.inspect(connection).get_table_names(schema):
+            create(text)  # over connections of its own, which see the schema now
+    return text
 
 
 def failure(part: str, url: sa.URL, error: BaseException) -> UnavailableError:

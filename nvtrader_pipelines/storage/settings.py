@@ -15,8 +15,10 @@ if TYPE_CHECKING:  # slow to import, and a home without the setting needs none o
     import sqlalchemy as sa
 
 PREFIX = "NVTRADER_"  # of the variable of a setting, in capitals
+EXECUTOR_FIELDS = ("executor", "ray_address")
 LEDGER_VARIABLE = "NVTRADER_LEDGER_URL"  # database of the ledger alone, before `database_url`
 FOLDER_URI = re.compile(r"s3://[a-z0-9][a-z0-9.-]+(/[\w.-]+)*\Z")  # of a bucket and a folder in it, without credentials
+_APPLIED: dict[str, str] = {}  # variables that this process has set from a home's file
 
 
 class Settings(BaseModel):
@@ -57,7 +59,7 @@ def read_settings(home: Home) -> Settings:
         content = tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     except ValueError as error:  # also of text that is not UTF-8
         raise StorageError(f"{name} is not valid TOML: {error}") from None
-    variables = {field: os.environ.get(f"{PREFIX}{field.upper()}") for field in Settings.model_fields}
+    variables = {field: _read_variable(field) for field in Settings.model_fields}
     if (url := _validate(content, name).database_url) and url.password:
         raise StorageError(
             f"database_url in {name} must be without a password, since queries read the files of a home; set "
@@ -65,6 +67,32 @@ def read_settings(home: Home) -> Settings:
         )
     given = {field: value for field, value in variables.items() if value}
     return _validate(content | given, ", ".join(f"{PREFIX}{field.upper()}" for field in given))
+
+
+def apply_executor(home: Home) -> None:
+    """Let this process and its children use the executor of a home, and no longer that of another home.
+
+    Components read only the environment, where a person's variables stay as they are.
+
+    Raises:
+        StorageError: as `read_settings`.
+    """
+    settings = read_settings(home)
+    for field in EXECUTOR_FIELDS:
+        name, value = f"{PREFIX}{field.upper()}", getattr(settings, field)
+        if _read_variable(field):
+            continue
+        if value != Settings.model_fields[field].default:
+            os.environ[name] = _APPLIED[name] = value
+        elif _APPLIED.pop(name, None):
+            os.environ.pop(name, None)
+
+
+def _read_variable(field: str) -> str | None:
+    """Value of a person's variable of a setting, not one applied from a file."""
+    name = f"{PREFIX}{field.upper()}"
+    value = os.environ.get(name)
+    return None if value == _APPLIED.get(name) else value
 
 
 def _validate(values: Mapping[str, Any], source: str) -> Settings:

@@ -1,10 +1,13 @@
+import os
+
 import pytest
 
-from nvtrader_pipelines.service.doctor import check_databases
+from nvtrader_pipelines.service.doctor import check_databases, check_executor
 from nvtrader_pipelines.storage.backups.writing import write_backup
 from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.database import ledger_url
-from nvtrader_pipelines.storage.settings import LEDGER_VARIABLE, database_url, read_settings
+from nvtrader_pipelines.storage.settings import LEDGER_VARIABLE, apply_executor, database_url, read_settings
 
 SECRET = "correct-horse-battery-staple"
 VARIABLE = "NVTRADER_DATABASE_URL"
@@ -71,3 +74,27 @@ def test_password_of_the_variable_is_shown_nowhere(home, store, monkeypatch, tmp
         write_backup(store, tmp_path / "home.tar", lambda *_: None)
     shown = (caught.value, caught.value.__cause__, rows, refused.value, read_settings(home), database_url(home))
     assert SECRET not in "".join(f"{part} {part!r}" for part in shown)
+
+
+def test_executor_of_a_home_ends_with_the_call_on_another(home, tmp_path, monkeypatch):
+    monkeypatch.delenv("NVTRADER_EXECUTOR", raising=False)
+    monkeypatch.setenv("NVTRADER_RAY_ADDRESS", "person:1")
+    write_settings(home, 'executor = "ray"\nray_address = "file:2"')
+    apply_executor(home)
+    assert (os.environ["NVTRADER_EXECUTOR"], os.environ["NVTRADER_RAY_ADDRESS"]) == ("ray", "person:1")
+    other = Home(tmp_path / "other")
+    assert read_settings(other).executor == "processes"
+    apply_executor(other)
+    assert "NVTRADER_EXECUTOR" not in os.environ
+    assert os.environ["NVTRADER_RAY_ADDRESS"] == "person:1"
+
+
+@pytest.mark.parametrize(
+    ("settings", "n_problems"), [("", 0), ('executor = "ray"', 1), ('executor = "ray"\nray_address = "127.0.0.1:1"', 2)]
+)
+def test_doctor_tries_the_executor_without_starting_ray(home, store, settings, n_problems, monkeypatch):
+    monkeypatch.setattr("nvtrader_pipelines.service.doctor.installed_version", lambda _: "")
+    write_settings(home, settings)
+    (row,) = check_executor(store)
+    assert row.check == "executor"
+    assert len(row.problem.split("; ")) == n_problems if n_problems else not row.problem

@@ -29,6 +29,7 @@ from nvtrader_pipelines.components.text import Flags
 from nvtrader_pipelines.service.due_notifications import notify
 from nvtrader_pipelines.service.open_home import OpenHome
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.settings import apply_executor
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.service.progress_display import OnProgress
@@ -257,6 +258,7 @@ def operation(*examples: str, **values: Any) -> Callable[[Function], Function]:
         @wraps(function)
         def run(family: Family, *args: Any, **options: Any) -> Any:
             checked = own.validated(family, *args, **options)
+            apply_executor(family.store.home)  # at each call, since a program may have several homes open
             result = function(*checked.args, **checked.kwargs)
             if own.writes:
                 family.publish(notifies=not own.is_long)  # a long command notifies at its end

@@ -121,7 +121,7 @@ class _TarWriter:
         if url := database_url(self._home):
             locations = list(store.tables.metadata_files().values())
             name = url.render_as_string(hide_password=True)
-            outside = (f"the catalog, books and kill switch {name}: back them up with pg_dump, too",)
+            outside = (f"the catalog, books, kill switch and histories in {name}: back them up with pg_dump, too",)
         else:
             locations = self._add_catalog()
         paths: set[Path] = set()
