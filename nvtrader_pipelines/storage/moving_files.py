@@ -1,7 +1,7 @@
-"""Move the files of a home's tables between its folder and the object store of its settings."""
+"""Move files of a home between its folder and the object store of its settings: those of tables, and shared ones."""
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from nvtrader_pipelines.storage.errors import StorageError
@@ -10,16 +10,17 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.moving import MovedTable
 from nvtrader_pipelines.storage.object_store import is_object, list_objects, read_object, write_object
 from nvtrader_pipelines.storage.settings import tables_folder
+from nvtrader_pipelines.storage.shared_files import SharedFiles
 
 
 def move_table_files(home: Home, *, back: bool) -> list[MovedTable]:
-    """Copy the tables' files to the object store of a home, or back, and compare them; the source stays as it is.
+    """Copy the tables' and the shared files to the object store of a home, or back; the source stays as it is.
 
     A file never changes once it is written, so one that is there already is compared only, and an interrupted move can
     be repeated.
 
     Returns:
-        One row, whose number and digest are those of the files; none without an object store.
+        A row for each of both, whose number and digest are those of the files; none without an object store.
 
     Raises:
         StorageError: if a file is there with another content, or the store fails.
@@ -31,9 +32,21 @@ def move_table_files(home: Home, *, back: bool) -> list[MovedTable]:
     source, target = (store, local) if back else (local, store)
     names, present = _names(source), _names(target)
     digests = {name: _copy(name, source, target, present) for name in names}
-    listed = "\n".join(f"{name} {digest}" for name, digest in sorted(digests.items()))
-    digest, is_new = hashlib.sha256(listed.encode()).hexdigest(), not names <= present
-    return [MovedTable(table="files of tables", n_rows=len(names), digest=digest, is_new=is_new)]
+    shared, is_new = SharedFiles(home), not names <= present
+    stored = set(list_objects(f"{shared.uri}/data"))
+    for path in shared.folders if back else ():
+        shared.pull(path)
+    shared.push(*shared.folders)
+    others = {str(path.relative_to(home.root)): _sha256(path.read_bytes()) for path in shared.files}
+    return [
+        MovedTable(table="files of tables", n_rows=len(names), digest=_digest(digests), is_new=is_new),
+        MovedTable(
+            table="policies, searches, audit",
+            n_rows=len(others),
+            digest=_digest(others),
+            is_new=not {f"{shared.uri}/{name}" for name in others} <= stored,
+        ),
+    ]
 
 
 def _copy(name: str, source: str, target: str, present: Collection[str]) -> str:
@@ -46,6 +59,14 @@ def _copy(name: str, source: str, target: str, present: Collection[str]) -> str:
             f"{target}/{name} must be missing or equal to {source}/{name}, but has another content; name an empty "
             "folder as warehouse_uri, or move the old files away"
         )
+    return _sha256(content)
+
+
+def _digest(digests: Mapping[str, str]) -> str:
+    return _sha256("\n".join(f"{name} {digest}" for name, digest in sorted(digests.items())).encode())
+
+
+def _sha256(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 

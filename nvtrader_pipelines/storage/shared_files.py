@@ -46,6 +46,18 @@ class SharedFiles:
         """Folder of the object store that has the same paths as the root of the home."""
         return read_settings(self._home).warehouse_uri
 
+    @property
+    def folders(self) -> list[Path]:
+        """Folders and files of the home that are shared."""
+        home = self._home
+        logs = (home.audit / "events.jsonl", home.audit / "rebalance_decisions.jsonl")
+        return [home.policies, home.research_policies, home.preference_pairs, home.research_sessions, *logs]
+
+    @property
+    def files(self) -> list[Path]:
+        """All files of the home that are shared."""
+        return list(self._local_files(*self.folders))
+
     def lock(self, path: Path) -> AbstractContextManager[None]:
         """Lock of a file that several processes append to, of all homes if it is shared and they have one Postgres."""
         return home_lock(self._home, path.name.strip(".").removesuffix(".lock")) if self.uri else file_lock(path)

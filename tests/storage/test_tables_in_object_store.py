@@ -7,6 +7,7 @@ import pytest
 
 from nvtrader_pipelines.service.doctor import check_databases
 from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
+from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home, create_home
 from nvtrader_pipelines.storage.iceberg.damaged_tables import find_damaged_tables
 from nvtrader_pipelines.storage.iceberg.upkeep import tidy
@@ -84,18 +85,22 @@ def test_tables_move_to_the_object_store_and_back(bucket, tmp_path, monkeypatch)
     monkeypatch.delenv("NVTRADER_WAREHOUSE_URI")
     before = Store(home)
     before.tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 5, equity=1.0), run_keys("run"))
+    policy = home.policies / "version" / "run" / "fold-0-seed-1.zip"
+    write_atomically(policy, b"policy")
     files = {path for path in home.iceberg.rglob("*.*") if path.is_file() and path.parent.name != ".locks"}
     monkeypatch.setenv("NVTRADER_WAREHOUSE_URI", bucket)
-    (moved,) = move_table_files(home, back=False)
-    assert (moved.table, moved.n_rows, moved.is_new) == ("files of tables", len(files), True)
-    assert len(list_objects(bucket)) == len(files)
-    assert [row.is_new for row in move_table_files(home, back=False)] == [False]
+    moved = [(row.table, row.n_rows, row.is_new) for row in move_table_files(home, back=False)]
+    assert moved == [("files of tables", len(files), True), ("policies, searches, audit", 1, True)]
+    assert len(list_objects(bucket)) == len(files) + 1
+    assert [row.is_new for row in move_table_files(home, back=False)] == [False, False]
     for path in files:
         path.unlink()
     after = Store(home)
     assert after.tables.read(EQUITY_CURVES)["equity"].to_list() == [1.0] * 5
     after.tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 7, equity=2.0), run_keys("run"))
+    policy.unlink()
     move_table_files(home, back=True)
+    assert policy.read_bytes() == b"policy"
     monkeypatch.delenv("NVTRADER_WAREHOUSE_URI")
     assert Store(home).tables.read(EQUITY_CURVES)["equity"].to_list() == [2.0] * 7
     (home.iceberg / "rl/equity_curves/data").rename(tmp_path / "data")
