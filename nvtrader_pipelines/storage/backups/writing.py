@@ -31,7 +31,8 @@ from nvtrader_pipelines.storage.iceberg.snapshots import reachable_paths
 from nvtrader_pipelines.storage.iceberg.upkeep import UPKEEP_LOCK
 from nvtrader_pipelines.storage.ledger.database import ledger_url
 from nvtrader_pipelines.storage.locks import home_lock
-from nvtrader_pipelines.storage.settings import database_url
+from nvtrader_pipelines.storage.object_store import is_object
+from nvtrader_pipelines.storage.settings import database_url, tables_folder
 from nvtrader_pipelines.storage.store import Store
 
 RECORDS = (  # of finished work
@@ -124,6 +125,8 @@ class _TarWriter:
             outside = (f"the catalog, books, kill switch and histories in {name}: back them up with pg_dump, too",)
         else:
             locations = self._add_catalog()
+        if is_object(folder := tables_folder(self._home)):
+            return (*outside, f"the tables in {folder}: copy its objects, too, such as with `aws s3 sync`")
         paths: set[Path] = set()
         for location in locations:
             try:
