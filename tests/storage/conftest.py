@@ -1,6 +1,7 @@
 """Postgres and an object store for the tests of homes on several machines."""
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -34,9 +35,10 @@ def database(server, tmp_path, monkeypatch):
 
 
 class ObjectStore:
-    """S3 emulation in a process of its own, whose objects are in its memory."""
+    """S3 emulation in a process of its own, whose objects are in its memory, and its requests in a file."""
 
-    def __init__(self):
+    def __init__(self, requests):
+        self.requests = requests
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -45,12 +47,15 @@ class ObjectStore:
             "AWS_ACCESS_KEY_ID": "key",
             "AWS_SECRET_ACCESS_KEY": "swordfish",
             "AWS_REGION": "us-east-1",
+            "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",  # bodies in chunks are not in the file of requests
         }
 
     def start(self):
         """Start the server and wait until it answers."""
         command = [sys.executable, "-m", "moto.server", "--port", str(self.port)]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        recording = {"MOTO_ENABLE_RECORDING": "1", "MOTO_RECORDER_FILEPATH": str(self.requests)}
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        self.process = subprocess.Popen(command, env={**os.environ, **recording}, **quiet)
         for _ in range(300):
             with contextlib.suppress(OSError):
                 socket.create_connection(("127.0.0.1", self.port)).close()
@@ -59,17 +64,31 @@ class ObjectStore:
 
     def create_bucket(self, name):
         """Create an empty bucket."""
-        urllib.request.urlopen(urllib.request.Request(f"{self.variables['AWS_ENDPOINT_URL']}/{name}", method="PUT"))
+        self.request("PUT", name)
+
+    def kill(self):
+        """Kill the server by SIGKILL."""
+        self.process.kill()
+        self.process.wait()
+
+    def restart(self):
+        """Start a killed server again, with its objects."""
+        self.start()
+        self.request("POST", "moto-api/recorder/replay-recording")
+
+    def request(self, method, path):
+        """Send a request without a body."""
+        url = f"{self.variables['AWS_ENDPOINT_URL']}/{path}"
+        urllib.request.urlopen(urllib.request.Request(url, method=method)).close()
 
 
 @pytest.fixture(scope="session")
-def s3():
+def s3(tmp_path_factory):
     """S3 emulation on a port of its own."""
-    store = ObjectStore()
+    store = ObjectStore(tmp_path_factory.mktemp("s3") / "requests.jsonl")
     store.start()
     yield store
-    store.process.kill()
-    store.process.wait()
+    store.kill()
 
 
 @pytest.fixture

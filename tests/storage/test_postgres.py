@@ -64,16 +64,16 @@ def test_home_in_postgres_has_the_same_tables_as_in_files(server, tmp_path, fast
     assert sum(name.endswith(".parquet") for name in manifest.files) >= Store(home).tables.describe(CLEAN_BARS).n_files
 
 
-def test_concurrent_writers_lose_and_double_no_commit(database, store, home):
-    names = ["one", "two", "three", "four"]
-    with start(WRITERS, home.root, 10, *names) as writers:
-        writers.communicate(timeout=400)
+def test_concurrent_writers_lose_and_double_no_commit(database, bucket, store, home):
+    names = [f"writer-{number}" for number in range(8)]
+    with start(WRITERS, home.root, 25, *names) as writers:  # each commits its own rows and shared ones
+        writers.communicate(timeout=1_200)
     assert writers.returncode == 0
     rows = store.tables.read(EQUITY_CURVES)
-    assert rows.filter(pl.col("run_id") != "contended")["equity"].to_list() == [9.0] * 200
+    assert rows.filter(pl.col("run_id") != "contended")["equity"].to_list() == [24.0] * 400
     contended = rows.filter(pl.col("run_id") == "contended")
     assert (len(contended), contended["policy"].n_unique(), contended["equity"].n_unique()) == (50, 1, 1)
-    assert store.tables.load(EQUITY_CURVES).current_snapshot().sequence_number >= 80
+    assert store.tables.load(EQUITY_CURVES).current_snapshot().sequence_number >= 400
 
 
 def test_next_command_goes_on_after_the_server_was_killed(database, server, store, home):

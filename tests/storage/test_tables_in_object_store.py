@@ -1,6 +1,7 @@
 """Home whose tables are in an object store."""
 
 import json
+import subprocess
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -16,7 +17,8 @@ from nvtrader_pipelines.storage.object_store import client, delete_object, list_
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, EQUITY_CURVES
 from tests.homes import nvtrader, table_contents
-from tests.storage.table_rows import run_keys, run_rows
+from tests.storage.table_rows import run_keys, run_rows, start
+from tests.storage.test_processes import PRELUDE
 
 pytestmark = pytest.mark.nightly
 
@@ -78,6 +80,37 @@ def test_store_that_stops_leaves_the_table_as_it_was(bucket, s3, store, monkeypa
     client.cache_clear()
     assert store.tables.read(EQUITY_CURVES)["equity"].to_list() == [1.0] * 5
     assert [row.problem for row in check_databases(store)] == ["", "", ""]
+
+
+def test_next_command_goes_on_after_the_store_was_killed(bucket, s3, store, home):
+    store.tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 50, equity=0.0), run_keys("run"))
+    script = (
+        PRELUDE
+        + """
+tables = Store(home).tables
+for version in range(1, 10_000):
+    tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 50, equity=float(version)), run_keys("run"))
+    print(version, flush=True)
+"""
+    )
+    with start(script, home.root, stderr=subprocess.PIPE) as writer:
+        for _ in range(5):
+            last = int(writer.stdout.readline())
+        s3.kill()
+        printed, message = writer.communicate(timeout=120)
+    last = max([last, *map(int, printed.split())])
+    assert (writer.returncode, "start the store" in message) == (1, True)
+    with pytest.raises(UnavailableError):
+        store.tables.read(EQUITY_CURVES)
+    s3.restart()
+    rows = store.tables.read(EQUITY_CURVES)
+    assert (len(rows), rows["equity"].n_unique()) == (50, 1)
+    assert rows["equity"][0] in {last, last + 1}  # a commit may be stored that was not confirmed
+    store.tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 7, equity=0.5), run_keys("run"))
+    assert store.tables.read(EQUITY_CURVES)["equity"].to_list() == [0.5] * 7
+    tidy(store.tables, datetime.now(UTC) + timedelta(days=30))
+    data = [uri for uri in list_objects(bucket) if uri.endswith(".parquet")]
+    assert len(data) == store.tables.describe(EQUITY_CURVES).n_files
 
 
 def test_tables_move_to_the_object_store_and_back(bucket, tmp_path, monkeypatch):
