@@ -4,6 +4,8 @@ import json
 import os
 import socket
 import time
+from contextlib import suppress
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from nvtrader_pipelines.storage.file_problems import find_damaged_dagster
 from nvtrader_pipelines.storage.files import create_aside, file_lock, write_atomically
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger import Ledger
-from nvtrader_pipelines.storage.ledger.processes import host_name
+from nvtrader_pipelines.storage.ledger.processes import host_name, is_alive, this_process
 from nvtrader_pipelines.storage.postgres import prepare_schema
 from nvtrader_pipelines.storage.settings import database_url, has_ledger_elsewhere
 from nvtrader_pipelines.storage.store import Store
@@ -137,7 +139,8 @@ def close_copied_runs(store: Store) -> list[str]:
 
 def process_tag() -> dict[str, str]:
     """Tag of a run with its process, so that the run can be canceled once that is dead."""
-    return {PROCESS_TAG: f"{_process_key(psutil.Process())}@{host_name()}"}
+    number, started_at = this_process()
+    return {PROCESS_TAG: f"{number}@{started_at.timestamp():.0f}@{host_name()}"}
 
 
 def cancel_dead_runs(instance: dg.DagsterInstance) -> None:
@@ -185,10 +188,6 @@ def _cancel(instance: dg.DagsterInstance, run: dg.DagsterRun, message: str) -> N
     instance.event_log_storage.free_concurrency_slots_for_run(run.run_id)
 
 
-def _process_key(process: psutil.Process) -> str:
-    return f"{process.pid}@{process.create_time():.0f}"  # process ids are reused, but not with the same start time
-
-
 def machine_of(mark: str) -> str:
     """Machine that a tag names; empty if it is this one, as in tags of earlier versions."""
     machine = mark.partition("@")[2].partition("@")[2]
@@ -197,12 +196,11 @@ def machine_of(mark: str) -> str:
 
 def tagged_process(mark: str) -> psutil.Process | None:
     """Live process of this machine that a tag names; None if it has ended, also if its parent has not seen that."""
-    try:
-        process = psutil.Process(int(mark.partition("@")[0]))
-        is_alive = process.status() != psutil.STATUS_ZOMBIE and _process_key(process) == "@".join(mark.split("@")[:2])
-    except psutil.NoSuchProcess:
+    number, started_at = mark.split("@")[:2]
+    if not is_alive(int(number), datetime.fromtimestamp(float(started_at), UTC)):
         return None
-    return process if is_alive else None
+    with suppress(psutil.NoSuchProcess):  # it has just ended
+        return psutil.Process(int(number))
 
 
 def let_waiting_steps_sleep() -> None:
