@@ -42,9 +42,9 @@ from nvtrader_pipelines.storage.iceberg.damaged_tables import find_damaged_table
 from nvtrader_pipelines.storage.ledger.database import ledger_url
 from nvtrader_pipelines.storage.llm_files import read_endpoint, read_key
 from nvtrader_pipelines.storage.notification_record import NotificationRecordFile
-from nvtrader_pipelines.storage.object_store import find_store_problem, is_object
+from nvtrader_pipelines.storage.object_store import find_store_problem
 from nvtrader_pipelines.storage.postgres import find_problem
-from nvtrader_pipelines.storage.settings import database_url, read_settings, tables_folder
+from nvtrader_pipelines.storage.settings import database_url, read_settings
 from nvtrader_pipelines.storage.specs import read_experiments, read_market
 from nvtrader_pipelines.storage.store import Store
 
@@ -127,8 +127,8 @@ def check_databases(store: Store) -> list[CheckResult]:
         else:
             name = f"{url.render_as_string(hide_password=True)}, schema {part}"
             results.append(CheckResult(part, name, find_problem(part, url, part)))
-    if is_object(folder := tables_folder(home)):
-        results.append(CheckResult("tables", folder, find_store_problem(folder)))
+    if uri := read_settings(home).warehouse_uri:
+        results.append(CheckResult("object store", uri, find_store_problem(uri)))
     if url := database_url(home):
         name = f"{url.render_as_string(hide_password=True)}, schemas book_<account> and trading"
         results.append(CheckResult("books and switch", name, find_problem("books", url, "trading")))

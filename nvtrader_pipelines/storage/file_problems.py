@@ -10,10 +10,11 @@ from typing import Any
 
 from nvtrader_pipelines.storage.errors import DamagedFileError
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.object_store import has_objects, is_object
+from nvtrader_pipelines.storage.object_store import has_object, is_object
 from nvtrader_pipelines.storage.settings import has_ledger_elsewhere, read_settings, tables_folder
 
 PARQUET = b"PAR1"
+METADATA = ".metadata.json"  # ending of the names of tables' metadata files
 EMPTY, TORN, MISSING = "is empty", "ends too early", "is missing"
 HALF_MADE = "was made or migrated only in part"
 CATALOG_TABLES = {"iceberg_tables"}
@@ -54,9 +55,10 @@ def has_catalog(home: Home) -> bool:
 
 
 def has_table_files(home: Home) -> bool:
-    """Whether the home has files of tables."""
+    """Whether the home, or its object store, has files of tables."""
     folder = tables_folder(home)
-    return has_objects(folder) if is_object(folder) else any(home.iceberg.glob("*/*/metadata/*.metadata.json"))
+    is_here = any(home.iceberg.glob(f"*/*/metadata/*{METADATA}"))
+    return is_here or (is_object(folder) and has_object(folder, METADATA))
 
 
 def catalog_problem(home: Home) -> str | None:
@@ -143,7 +145,13 @@ def ending_problem(path: Path, ending: bytes, size: int) -> str | None:
 
 def rebuild_remedy(home: Home) -> str:
     """Remedy for a file that only a backup or a new warehouse restores; ends a sentence."""
-    if read_settings(home).database_url:
+    settings = read_settings(home)
+    if settings.warehouse_uri:
+        return (
+            "correct warehouse_uri, run `nvtrader migrate` if it is still in the home, set the database_url of all "
+            "homes that share the store, or restore objects and databases from backups of the same time"
+        )
+    if settings.database_url:
         return "restore the home and its database from backups of the same time, or begin with a new home and database"
     folder = shlex.quote(str(home.warehouse))
     return (

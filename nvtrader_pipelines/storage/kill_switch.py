@@ -11,11 +11,12 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 from nvtrader_pipelines.execution.audit import STRICTNESS, State, TradingState, strictest_state
 from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
 from nvtrader_pipelines.storage.files import write_atomically
-from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.locks import home_lock
+from nvtrader_pipelines.storage.home import Home, lock_path
+from nvtrader_pipelines.storage.locks import try_lock
 from nvtrader_pipelines.storage.read_sources import note_read, read_state
 
 VARIABLE = "NVTRADER_KILL_SWITCH"
+LOCK_PAUSES = (0.0, *[0.1] * 20)  # seconds before each try of the lock; then halting goes on without it
 RELEASED = {"", "0"}  # values of the variable that do not engage it
 
 
@@ -148,5 +149,6 @@ class FileKillSwitch:
         """Serialize engaging and releasing, so that a release never removes a halt it has not read."""
         with ExitStack() as stack:
             with suppress(OSError, UnavailableError):  # if no lock can be had, halting matters more than the lock
-                stack.enter_context(home_lock(self._home, "kill_switch"))
+                path = lock_path(self._home, "kill_switch")
+                stack.enter_context(try_lock(self._home, "kill_switch", path, LOCK_PAUSES))
             yield

@@ -59,9 +59,9 @@ def move_databases(home: Home, *, back: bool) -> list[MovedTable]:
     accounts = _booked(home, url, back=back)
     halts = in_transaction("kill switch", url, switches.SCHEMA, switches.METADATA)
     parts = [
+        ("kill switch", switches.METADATA, _switch_files(home), halts),  # first, so that no move releases it
         ("ledger", METADATA, _ledger(file), _ledger(url)),
         ("catalog", SqlCatalogBaseTable.metadata, _catalog_file(home), _catalog_postgres(url)),
-        ("kill switch", switches.METADATA, _switch_files(home), halts),
     ]
     for account in accounts:
         places = (_book_file(home, account), books.PostgresBook(url, account).writing())

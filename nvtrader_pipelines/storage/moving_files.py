@@ -33,7 +33,8 @@ def move_table_files(home: Home, *, back: bool) -> list[MovedTable]:
     names, present = _names(source), _names(target)
     digests = {name: _copy(name, source, target, present) for name in names}
     shared, is_new = SharedFiles(home), not names <= present
-    stored = set(list_objects(f"{shared.uri}/data"))
+    here = {str(path.relative_to(home.root)) for path in shared.files}
+    there = {f"data/{name}" for name in _names(f"{shared.uri}/data")}
     for path in shared.folders if back else ():
         shared.pull(path)
     shared.push(*shared.folders)
@@ -44,7 +45,7 @@ def move_table_files(home: Home, *, back: bool) -> list[MovedTable]:
             table="policies, searches, audit",
             n_rows=len(others),
             digest=_digest(others),
-            is_new=not {f"{shared.uri}/{name}" for name in others} <= stored,
+            is_new=not others.keys() <= (here if back else there),
         ),
     ]
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:  # slow to import, and a home of folders needs none of it
 
 SCHEME = "s3://"
 ADDRESS_VARIABLE = "AWS_ENDPOINT_URL"
-CONNECT_TIMEOUT, REQUEST_TIMEOUT = 5.0, 60.0  # seconds
-N_ATTEMPTS = 4  # of a request
+CONNECT_TIMEOUT, REQUEST_TIMEOUT = 5.0, 10.0  # seconds, of a request without any progress
+N_ATTEMPTS = 3  # of a request
 KEYS = "correct AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, and let their user read, write and delete in the bucket"
 REMEDIES = {  # by words of the client's message
     "NETWORK_CONNECTION": "start the store, or correct AWS_ENDPOINT_URL",
@@ -120,21 +120,25 @@ def list_objects(folder: str) -> "dict[str, FileInfo]":
         return {f"{SCHEME}{info.path}": info for info in client().get_file_info(selector) if info.is_file}
 
 
-def has_objects(folder: str) -> bool:
-    """Whether there are objects below a folder.
+def has_object(folder: str, ending: str) -> bool:
+    """Whether an object below a folder has a name with this ending; the last folders are searched first.
 
     Raises:
         UnavailableError: if the store cannot be asked.
     """
-    from pyarrow.fs import FileType
+    from pyarrow.fs import FileSelector
 
     with store_errors(folder):
-        return _describe(folder).type is FileType.Directory
+        listed = client().get_file_info(FileSelector(folder.removeprefix(SCHEME), allow_not_found=True))
+    if any(info.is_file and info.path.endswith(ending) for info in listed):
+        return True
+    folders = sorted((info.path for info in listed if not info.is_file), reverse=True)
+    return any(has_object(f"{SCHEME}{path}", ending) for path in folders)
 
 
 def find_store_problem(folder: str) -> str:
     """Write, read and delete an object in a folder; return the problem with its remedy, or an empty text."""
-    probe = f"{folder}/.probe"
+    probe = f"{folder}/probe/probe"  # the client leaves an empty object for a folder of which it has deleted one
     try:
         write_object(probe, b"probe")
         read_object(probe)
@@ -154,7 +158,8 @@ def store_errors(uri: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if isinstance(error, FileNotFoundError) or not is_object(uri):
+        is_of_disk = error.errno is not None  # the store's errors have no number
+        if isinstance(error, FileNotFoundError) or is_of_disk or not is_object(uri):
             raise
         message = " ".join(str(error).split())
         remedy = next((remedy for words, remedy in REMEDIES.items() if words in message), "check the store")

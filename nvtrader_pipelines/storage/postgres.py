@@ -16,7 +16,13 @@ FORMS = {"postgresql": "postgresql://user:password@host/database", "sqlite": "sq
 DRIVERS = {"postgres": "postgresql+psycopg", "postgresql": "postgresql+psycopg"}
 TABLES_LOCK = 7_239_148_206  # advisory lock of those who create tables; an arbitrary number
 URL = sa.URL  # for callers, which do not import SQLAlchemy
-CONNECT_TIMEOUT = 10  # seconds to wait for a server
+PATIENCE = {  # options of libpq: how long a server may be silent, in seconds and, of the last, milliseconds
+    "connect_timeout": "10",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+}
 ADDRESS = "start the server, or correct host and port in the URL"
 LOGIN = "correct user and password of the URL, PGPASSWORD or ~/.pgpass"
 REMEDIES = {  # by words of the server's or the driver's message
@@ -48,6 +54,10 @@ def parse_url(text: object, *backends: str) -> sa.URL:
         raise ValueError(f"{requirement}, but it names {url.get_backend_name()}")
     if url.get_backend_name() == "sqlite" and url.database in {None, "", ":memory:"}:
         raise ValueError(f"{requirement}, but it names no file")
+    if str(text).partition("?")[0].count("@") > 1:
+        raise ValueError(f"{requirement}, with @, / and % of a user and password as %40, %2F and %25, but is not")
+    if others := [name for name in url.query if "password" in name and name != "password"]:
+        raise ValueError(f"{requirement}, but it has {', '.join(others)}; set a variable or file of libpq instead")
     if password := url.query.get("password"):
         url = url.set(password=str(password)).difference_update_query(["password"])
     return url
@@ -55,7 +65,7 @@ def parse_url(text: object, *backends: str) -> sa.URL:
 
 def in_schema(url: sa.URL, schema: str) -> sa.URL:
     """URL of connections whose tables are in a schema."""
-    return url.set(query={"connect_timeout": str(CONNECT_TIMEOUT), **url.query, "options": f"-csearch_path={schema}"})
+    return url.set(query={**PATIENCE, **url.query, "options": f"-csearch_path={schema}"})
 
 
 def connect(url: sa.URL, schema: str, **options: Any) -> sa.Engine:

@@ -48,6 +48,8 @@ def test_variable_wins_over_the_file_and_the_ledgers_own_over_both(home, monkeyp
         (f'database_url = "mysql://me:{SECRET}@host/database"', "names mysql"),
         ('database_url = "sqlite:////some/file.db"', "names sqlite"),
         (f'database_url = "postgresql://me:{SECRET}@host:port/database"', "not a URL"),
+        (f'database_url = "postgresql://me:a@{SECRET}@host/database"', "as %40"),
+        (f'database_url = "postgresql://me@host/database?sslpassword={SECRET}"', "sslpassword"),
         (f'warehouse_uri = "s3://key:{SECRET}@bucket/folder"', "without credentials"),
         ('warehouse_uri = "file:///folder"', "must be s3://"),
         ('executor = "threads"', "must be one of processes, ray"),

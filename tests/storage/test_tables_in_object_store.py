@@ -8,6 +8,7 @@ import pytest
 
 from nvtrader_pipelines.service.doctor import check_databases
 from nvtrader_pipelines.storage.errors import StorageError, UnavailableError
+from nvtrader_pipelines.storage.file_problems import has_table_files
 from nvtrader_pipelines.storage.files import write_atomically
 from nvtrader_pipelines.storage.home import Home, create_home
 from nvtrader_pipelines.storage.iceberg.damaged_tables import find_damaged_tables
@@ -16,6 +17,8 @@ from nvtrader_pipelines.storage.moving_files import move_table_files
 from nvtrader_pipelines.storage.object_store import client, delete_object, list_objects, write_object
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, EQUITY_CURVES
+from nvtrader_pipelines.storage.views.publishing import publish
+from nvtrader_pipelines.storage.views.queries import query_views
 from tests.homes import nvtrader, table_contents
 from tests.storage.table_rows import run_keys, run_rows, start
 from tests.storage.test_processes import PRELUDE
@@ -39,6 +42,36 @@ def test_home_in_object_store_has_the_same_tables_as_in_files(bucket, tmp_path, 
     assert contents[0].keys() == contents[1].keys()
     for name, frame in contents[0].items():
         assert frame.equals(contents[1][name]), name
+
+
+def test_doctor_leaves_no_trace_where_tables_come(bucket, store):
+    assert [row.problem for row in check_databases(store)] == ["", "", ""]
+    assert not has_table_files(store.home)
+    store.tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 5, equity=1.0), run_keys("run"))
+    assert has_table_files(store.home)
+
+
+def test_home_with_tables_refuses_a_store_to_which_they_were_not_moved(bucket, server, store, monkeypatch):
+    monkeypatch.delenv("NVTRADER_WAREHOUSE_URI")
+    store.tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 5, equity=1.0), run_keys("run"))
+    monkeypatch.setenv("NVTRADER_WAREHOUSE_URI", bucket)
+    with pytest.raises(StorageError, match="nvtrader migrate"):
+        Store(store.home).tables.read(EQUITY_CURVES)
+    server.psql("CREATE DATABASE unmoved")
+    monkeypatch.setenv("NVTRADER_DATABASE_URL", server.get_uri("unmoved"))
+    with pytest.raises(StorageError, match="nvtrader migrate"):
+        Store(store.home).tables.read(EQUITY_CURVES)
+
+
+@pytest.mark.parametrize("path", ["warehouse/iceberg/../../data/audit.jsonl", "../other/file.jsonl", "data"])
+def test_query_reads_no_object_beside_the_tables(bucket, store, path):
+    store.tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 5, equity=1.0), run_keys("run"))
+    write_object(f"{bucket}/data/audit.jsonl", b"{}")
+    write_object(f"{bucket.removesuffix('team')}other/file.jsonl", b"{}")
+    publish(store)
+    assert query_views(store, f"SELECT count(*) AS n FROM {EQUITY_CURVES.name}")["n"].to_list() == [5]
+    with pytest.raises(StorageError):
+        query_views(store, f"SELECT * FROM read_text('{bucket}/{path}')")
 
 
 def test_upkeep_deletes_objects_that_no_snapshot_needs(bucket, store):
@@ -68,7 +101,7 @@ def test_store_that_stops_leaves_the_table_as_it_was(bucket, s3, store, monkeypa
     store.tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "run", 5, equity=1.0), run_keys("run"))
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     client.cache_clear()
-    (row,) = [row for row in check_databases(store) if row.check == "tables"]
+    (row,) = [row for row in check_databases(store) if row.check == "object store"]
     assert "start the store" in row.problem
     for use in (
         lambda: store.tables.read(EQUITY_CURVES),

@@ -150,7 +150,7 @@ class Database:
         if revision not in (None, *EARLIER_REVISIONS):
             raise StorageError(
                 f"the ledger {self.name} must have revision {HEAD}, but has {revision}: another version of "
-                "nvtrader-pipelines built this home; move the home away and start a new one, or install that version"
+                "nvtrader-pipelines built this home; install that version, or start a new home with its own database"
             )
         from alembic import command  # takes a third of a second; not needed for an up-to-date ledger
         from alembic.config import Config

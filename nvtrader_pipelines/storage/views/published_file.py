@@ -51,6 +51,12 @@ def read_objects(connection: duckdb.DuckDBPyConnection, home: Home) -> None:
         from fsspec.implementations.arrow import ArrowFSWrapper  # takes half a second
 
         class Objects(ArrowFSWrapper):
+            @classmethod  # called with every path; the store's client would follow the dots
+            def _strip_protocol(cls, path: str) -> str:
+                if {".", ".."}.intersection(path.split("/")):
+                    raise PermissionError(f"{path} must be without . and ..; write the whole path")
+                return ArrowFSWrapper._strip_protocol(path)  # noqa: SLF001
+
             protocol = name  # pyright: ignore[reportAssignmentType, reportIncompatibleMethodOverride]
             cachable = False
 
