@@ -163,8 +163,8 @@ class SessionFolder:
         return self.home, f"session {self.session_id}", self.path / ".lock"
 
 
-def _session_folders(home: Home) -> list[SessionFolder]:
-    return [SessionFolder(settings.parent, home) for settings in sorted(home.research_sessions.glob("*/session.json"))]
+def _session_folders(path: Path, home: Home) -> list[SessionFolder]:
+    return [SessionFolder(settings.parent, home) for settings in sorted(path.glob("*/session.json"))]
 
 
 class SearchSessions:
@@ -176,7 +176,7 @@ class SearchSessions:
     def folders(self) -> list[SessionFolder]:
         """Folders of all sessions, oldest first."""
         self._shared.try_pull(self._home.research_sessions)
-        return read_state(_session_folders, self._home)
+        return read_state(_session_folders, self._home.research_sessions, self._home)
 
     def find(self, text: str | None = None) -> SessionFolder:
         """Find a session by the beginning of its id; by default the running one, else the newest.
