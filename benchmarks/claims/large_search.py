@@ -14,7 +14,7 @@ from nvtrader_pipelines.market.sample import sample_panel
 from nvtrader_pipelines.research.knobs import SearchMode
 from nvtrader_pipelines.research.search_settings import TIMESTEPS
 
-N_NAMES, N_TRIALS = 500, 3
+N_NAMES, N_TRIALS = 500, 2
 
 
 def main() -> None:
