@@ -84,7 +84,8 @@ def _open_postgres(home: Home, url: URL) -> SqlCatalog:
             address = in_schema(url, SCHEMA).render_as_string(hide_password=False)
             catalog = SqlCatalog("nvtrader", uri=address, pool_pre_ping="true", **io_properties(home))
             weakref.finalize(catalog, catalog.engine.dispose)
-            if not catalog.list_namespaces() and has_table_files(home):
+            # Asked again, since another process may have made the first table meanwhile.
+            if not catalog.list_namespaces() and has_table_files(home) and not catalog.list_namespaces():
                 raise StorageError(
                     f"the catalog {url.render_as_string()} has no tables, but {tables_folder(home)} holds their files; "
                     "run `nvtrader migrate`, or correct database_url"
