@@ -24,7 +24,9 @@ def test_whole_graph_past_one_machine_has_tables_and_policies_of_files(
     contents = table_contents(home)
     for name, frame in expected.items():
         assert_frame_equal(contents[name], frame, check_exact=True)
-    trained, others = policies(home), policies(built_home)
-    assert [content for content, _ in trained.values()] == [content for content, _ in others.values()]
+    trained, others = (
+        {name: content for name, (content, _) in policies(owner).items()} for owner in (home, built_home)
+    )
+    assert trained == others
     assert not list(home.root.rglob("*.db"))
     assert not list(home.iceberg.rglob("*.parquet"))
