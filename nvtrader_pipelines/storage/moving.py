@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 import sqlalchemy as sa
 from pyiceberg.catalog.sql import SqlCatalogBaseTable
-from sqlalchemy.exc import SQLAlchemyError
 
 from nvtrader_pipelines.components.document import Document
 from nvtrader_pipelines.storage import postgres_book as books
@@ -16,12 +15,12 @@ from nvtrader_pipelines.storage import postgres_switch as switches
 from nvtrader_pipelines.storage.account_book import SqliteBook, book_path
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.home import Home
-from nvtrader_pipelines.storage.iceberg.catalog import CREATION_LOCK, connect_file
 from nvtrader_pipelines.storage.iceberg.catalog import SCHEMA as CATALOG
+from nvtrader_pipelines.storage.iceberg.catalog import connect_file
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch, Halt
 from nvtrader_pipelines.storage.ledger.database import Database
 from nvtrader_pipelines.storage.ledger.schema import METADATA
-from nvtrader_pipelines.storage.postgres import connect, create_schema, failure, in_transaction
+from nvtrader_pipelines.storage.postgres import in_transaction
 from nvtrader_pipelines.storage.settings import LEDGER_VARIABLE, database_url
 
 N_ROWS = 10_000  # of one insert
@@ -58,10 +57,11 @@ def move_databases(home: Home, *, back: bool) -> list[MovedTable]:
     file = sa.URL.create("sqlite", database=str(home.ledger))
     accounts = _booked(home, url, back=back)
     halts = in_transaction("kill switch", url, switches.SCHEMA, switches.METADATA)
+    catalog = in_transaction("catalog", url, CATALOG, SqlCatalogBaseTable.metadata)
     parts = [
         ("kill switch", switches.METADATA, _switch_files(home), halts),  # first, so that no move releases it
         ("ledger", METADATA, _ledger(file), _ledger(url)),
-        ("catalog", SqlCatalogBaseTable.metadata, _catalog_file(home), _catalog_postgres(url)),
+        ("catalog", SqlCatalogBaseTable.metadata, _catalog_file(home), catalog),
     ]
     for account in accounts:
         places = (_book_file(home, account), books.PostgresBook(url, account).writing())
@@ -102,16 +102,17 @@ def _book_file(home: Home, account: str) -> Iterator[sa.Connection]:
 def _switch_files(home: Home) -> Iterator[sa.Connection]:
     """Yield the halts of the files as a table in memory; rows that are added become files."""
     names = sorted(path.name for path in home.trading_states.glob("*"))
-    found = [switch for switch in (FileKillSwitch(home, account) for account in (None, *names)) if switch.file_reason()]
+    switches_of_files = [FileKillSwitch(home, account) for account in (None, *names)]
+    engaged = [switch for switch in switches_of_files if switch.file_reason()]
     engine = sa.create_engine("sqlite://")
     with engine.begin() as connection:
         switches.METADATA.create_all(connection)
-        for switch in found:
+        for switch in engaged:
             row = {"account": switch.account or "", "document": _halt(switch).model_dump_json()}
             connection.execute(sa.insert(switches.HALTS).values(row))
         yield connection
         for account, document in connection.execute(sa.select(switches.HALTS)):
-            if account not in {switch.account or "" for switch in found}:
+            if account not in {switch.account or "" for switch in engaged}:
                 FileKillSwitch(home, account or None).write(Halt.model_validate_json(document))
     engine.dispose()
 
@@ -135,21 +136,6 @@ def _catalog_file(home: Home) -> Iterator[sa.Connection]:
     home.iceberg.mkdir(parents=True, exist_ok=True)
     with connect_file(home, home.catalog).engine.begin() as connection:
         yield connection
-
-
-@contextmanager
-def _catalog_postgres(url: sa.URL) -> Iterator[sa.Connection]:
-    engine = connect(url, CATALOG)
-    try:
-        with engine.begin() as connection:
-            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(CREATION_LOCK)))
-            create_schema(connection, CATALOG)
-            SqlCatalogBaseTable.metadata.create_all(connection)
-            yield connection
-    except SQLAlchemyError as error:
-        raise failure("catalog", url, error) from None
-    finally:
-        engine.dispose()
 
 
 def _copy(part: str, table: sa.Table, source: sa.Connection, target: sa.Connection) -> MovedTable:

@@ -172,6 +172,14 @@ def test_halt_on_one_machine_stops_the_other_until_it_resumes(homes):
     assert not one.home.kill_switch.exists()
 
 
+def test_halt_does_not_wait_for_a_machine_that_hangs_in_another(homes, monkeypatch):
+    monkeypatch.setattr("nvtrader_pipelines.storage.kill_switch.LOCK_PAUSES", (0.0,))
+    one, two = homes
+    with home_lock(one.home, "kill_switch"):
+        halt(two, "ann", "news", lambda: AT)
+        assert "ann" in one.switch.halt_reason()
+
+
 def test_database_out_of_reach_counts_as_halted_and_a_halt_stays(homes, server, monkeypatch, database):
     store = homes[0]
     monkeypatch.setenv("NVTRADER_DATABASE_URL", server.get_uri("no_such"))
