@@ -146,7 +146,7 @@ class FileKillSwitch:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Serialize engaging and releasing, so that a release never removes a halt it has not read."""
+        """Serialize engaging and releasing, so that no unread halt is removed; wait two seconds at most."""
         with ExitStack() as stack:
             with suppress(OSError, UnavailableError):  # if no lock can be had, halting matters more than the lock
                 path = lock_path(self._home, "kill_switch")
