@@ -17,7 +17,7 @@ from hypothesis import settings
 from typer.testing import Result
 
 from nvtrader_pipelines.storage.home import Home
-from tests.engines import share_engines
+from tests.engines import copy_new_databases, share_engines
 
 if TYPE_CHECKING:
     from nvtrader_pipelines.storage.iceberg.warehouse import Warehouse
@@ -111,6 +111,14 @@ def _unsynced() -> Iterator[None]:
     """Leave the files of tests to the operating system: only a failure of power would lose them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _copied_databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Copy new databases from the first one of this process: migrations take seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        copy_new_databases(tmp_path_factory.mktemp("databases"), patch)
         yield
 
 

@@ -9,7 +9,7 @@ import psutil
 from nvtrader_pipelines.policies import training
 from nvtrader_pipelines.research import trial_pool
 
-PRELOADED = [*training.PRELOADED, trial_pool.__name__, trial_pool.SOLVER]  # what workers of any call import
+PRELOADED = [*training.PRELOADED, trial_pool.__name__, *trial_pool.SOLVER]  # what workers of any call import
 
 
 def share_forkserver() -> None:

@@ -111,6 +111,7 @@ class Finished(Generic[Task]):
 
 PRELOADED = (  # modules of the process that workers are forked from; `torch._dynamo` alone takes 1.5 s to import
     __name__,
+    "nvtrader_pipelines.components.ready_numba",
     "torch._dynamo",
     "sb3_contrib",
     "safetensors.torch",

@@ -10,7 +10,11 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.training import PRELOADED
 from nvtrader_pipelines.research.trial_judgement import TrialJob, TrialResult, judge
 
-SOLVER = "nvtrader_pipelines.portfolio.cufolio_solver"  # cvxpy takes a second to import
+SOLVER = (  # modules that take a second each to import
+    "nvtrader_pipelines.components.ready_numba",
+    "nvtrader_pipelines.portfolio.cufolio_solver",
+    "nvtrader_pipelines.portfolio.scenario_loop",
+)
 
 
 class TrialPool(AbstractContextManager["TrialPool"]):
@@ -27,7 +31,7 @@ class TrialPool(AbstractContextManager["TrialPool"]):
         """
         solves = "cufolio" in (base.agent.kind, base.pipeline.allocator.kind)
         learning = () if base.agent.is_classical else PRELOADED  # PyTorch only where something learns
-        self._executor = make_executor(n_workers, [__name__, *learning, *[SOLVER] * solves], panel, digest)
+        self._executor = make_executor(n_workers, [__name__, *learning, *(SOLVER if solves else ())], panel, digest)
         self.n_idle = n_workers  # workers without a job
 
     def __exit__(self, *_: object) -> None:
