@@ -3,26 +3,28 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import polars as pl
 
 from nvtrader_pipelines.envs.accounts import environment_legs
+from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.experiments.plan import RunPlan
 from nvtrader_pipelines.experiments.policy_accounts import proposing_policy
 from nvtrader_pipelines.experiments.sealed_run import SealedRun
 from nvtrader_pipelines.feedback.decisions import audited_decisions
 from nvtrader_pipelines.feedback.outcomes import open_market
-from nvtrader_pipelines.market.panel import normalize_windows
+from nvtrader_pipelines.market.panel import Window, normalize_windows
 from nvtrader_pipelines.policies.baselines import Baseline, Cufolio
 from nvtrader_pipelines.portfolio.cash import CASH
 from nvtrader_pipelines.portfolio.costs import total_cost
 from nvtrader_pipelines.preferences.candidates import (
     FloatArray,
+    Rebalances,
     perturbed,
     rebalances_within,
     walk_rebalances,
+    without_learning,
 )
 from nvtrader_pipelines.preferences.decisions import DecisionRow
 from nvtrader_pipelines.preferences.outcomes import OutcomeMarket
@@ -33,6 +35,8 @@ from nvtrader_pipelines.runs.run_tables import read_run, replace_run
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import OUTCOMES, PREFERENCE_PAIRS
+
+_walked: dict[tuple[str, EnvSpec, Baseline, Window], Rebalances] = {}  # rules on the last market, by its digest
 
 
 @dataclass(frozen=True)
@@ -69,15 +73,13 @@ def _candidate_pairs(store: Store, plan: RunPlan, run: SealedRun) -> pl.DataFram
     windows = {fold.index: normalize_windows(plan.training_window(fold)) for fold in plan.folds}
     first = min(window[0][0] for window in windows.values())
     last = max(window[-1][1] for window in windows.values())
-    every = rebalances_within([(first, last)], environment.rebal_freq)
-    walk = partial(walk_rebalances, panel, environment)
-    rules = {rule.kind: walk(rule.start(), every) for rule in _rules(plan)}
+    accounts = without_learning(environment)
+    rules = {rule.kind: _walk_rule(plan, accounts, rule, (first, last)) for rule in _rules(plan)}
     frames = [pl.DataFrame(schema=PREFERENCE_PAIR)]
     for fold in plan.folds:
         spans = windows[fold.index]
-        proposed = walk(
-            proposing_policy(plan, archives, run.seed_weights, fold), rebalances_within(spans, environment.rebal_freq)
-        )
+        policy = proposing_policy(plan, archives, run.seed_weights, fold)
+        proposed = walk_rebalances(panel, accounts, policy, rebalances_within(spans, environment.rebal_freq))
         candidates: Mapping[str, FloatArray] = {
             **{
                 kind: rule.target[np.searchsorted(rule.decided_at, proposed.decided_at)] for kind, rule in rules.items()
@@ -89,6 +91,18 @@ def _candidate_pairs(store: Store, plan: RunPlan, run: SealedRun) -> pl.DataFram
             counterfactual_pairs(proposed, candidates, market, policy=spec.name, fold=fold.index, window=days)
         )
     return pl.concat(frames)
+
+
+def _walk_rule(plan: RunPlan, accounts: EnvSpec, rule: Baseline, window: Window) -> Rebalances:
+    """Walk a rule over a window, once for all experiments of this process that compare with it on one market."""
+    if (plan.panel_digest, accounts, rule, window) not in _walked:
+        if any(digest != plan.panel_digest for digest, *_ in _walked):
+            _walked.clear()
+        sessions = rebalances_within([window], accounts.rebal_freq)
+        _walked[plan.panel_digest, accounts, rule, window] = walk_rebalances(
+            plan.panel, accounts, rule.start(), sessions
+        )
+    return _walked[plan.panel_digest, accounts, rule, window]
 
 
 def _rules(plan: RunPlan) -> list[Baseline]:

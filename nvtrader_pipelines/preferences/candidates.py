@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from nvtrader_pipelines.components.arrays import FloatArray
 from nvtrader_pipelines.envs.accounts import Accounts
+from nvtrader_pipelines.envs.rewards import LogGrowth
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel, Window
 from nvtrader_pipelines.policies.policy import Policy
@@ -33,6 +34,13 @@ def rebalances_within(windows: Sequence[Window], rebal_freq: int) -> list[NDArra
         np.arange(-(-first // rebal_freq) * rebal_freq, last - HORIZON + 1, rebal_freq, dtype=np.int64)
         for first, last in windows
     ]
+
+
+def without_learning(env: EnvSpec) -> EnvSpec:
+    """Environment of equal accounts whose observation and reward, which no candidate depends on, are the defaults."""
+    unused = {"observation", "lookback", "episode_len", "terminations", "stop_properly", "pipeline"}
+    plain = {name: EnvSpec.model_fields[name].default for name in unused}
+    return env.model_copy(update={**plain, "rewards": (LogGrowth(),), "vol_penalty": 0.0})
 
 
 def walk_rebalances(

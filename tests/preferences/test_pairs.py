@@ -13,7 +13,7 @@ from nvtrader_pipelines.market.look_ahead import cut_after
 from nvtrader_pipelines.policies.baselines import EqualWeight
 from nvtrader_pipelines.policies.policy import Decision
 from nvtrader_pipelines.portfolio.costs import ProportionalCost, total_cost
-from nvtrader_pipelines.preferences.candidates import perturbed, rebalances_within, walk_rebalances
+from nvtrader_pipelines.preferences.candidates import perturbed, rebalances_within, walk_rebalances, without_learning
 from nvtrader_pipelines.preferences.decisions import HORIZON
 from nvtrader_pipelines.preferences.outcomes import OutcomeMarket
 from nvtrader_pipelines.preferences.pair_table import PREFERENCE_PAIR
@@ -66,6 +66,16 @@ def net_return(t, held, target):
     growth = np.prod(1.0 + PANEL.close_returns[t + 1 : t + 1 + HORIZON], axis=0)
     cost = BPS * 1e-4 * np.abs(target - held)[:-1].sum()
     return (1.0 - cost) * (target[:-1] @ growth + target[-1]) - 1.0
+
+
+def test_accounts_of_candidates_depend_on_neither_observation_nor_reward():
+    env = EnvSpec(lookback=5, vol_penalty=2.0, rebal_freq=3, turnover_cost_bps=40.0, fill="same_close")
+    other = env.model_copy(update={"lookback": 60, "vol_penalty": 0.0})
+    assert without_learning(env) == without_learning(other) != without_learning(SPEC)
+    sessions = rebalances_within([WINDOW], 3)
+    walked, plain = (walk_rebalances(PANEL, spec, RandomPolicy(), sessions) for spec in (env, without_learning(env)))
+    for name in ("decided_at", "held", "drawdown", "target"):
+        np.testing.assert_array_equal(getattr(walked, name), getattr(plain, name))
 
 
 def test_outcomes_are_net_returns_from_the_same_holdings(pairs):
