@@ -109,7 +109,9 @@ def pipeline_id(pipeline):
     return f"{pipeline.selector.kind}-{pipeline.allocator.kind}-{pipeline.timing.kind}-{pipeline.limits[0].kind}"
 
 
-@pytest.mark.parametrize("pipeline", ONE_MEMBER + CROSSED, ids=pipeline_id)
+@pytest.mark.parametrize(
+    "pipeline", [*ONE_MEMBER, *(pytest.param(each, marks=pytest.mark.nightly) for each in CROSSED)], ids=pipeline_id
+)
 def test_paper_account_trades_the_weights_of_the_back_test(pipeline):
     spec = spec_of(pipeline=pipeline)
     assert_paper_equals_backtest(PANEL, spec, run_paper(PANEL, spec))

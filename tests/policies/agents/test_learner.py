@@ -36,6 +36,14 @@ from tests.policies.small_learners import AGENT, CASES, LEARNERS, SPEC, WINDOW, 
 PANEL = synthetic_panel(160, 3)
 EVERY = pytest.mark.parametrize(("spec", "agent"), CASES.values(), ids=CASES)
 EVERY_CASE = pytest.mark.parametrize(("case", "spec", "agent"), [(case, *of) for case, of in CASES.items()], ids=CASES)
+LOOPS = {"ppo", "sac", "grouped_ppo", "pathwise", "cma_es"}  # one for each kind of training loop
+ONE_PER_LOOP = pytest.mark.parametrize(
+    ("case", "spec", "agent"),
+    [
+        pytest.param(case, *of, id=case, marks=() if case in {*LOOPS, "shared_asset"} else pytest.mark.nightly)
+        for case, of in CASES.items()
+    ],
+)
 DECIDES_NOTHING = {"self", "policy", "env", "stats_window_size", "tensorboard_log", "verbose", "_init_setup_model"}
 COMMON = {"policy_kwargs", "seed", "device"}
 
@@ -87,7 +95,7 @@ def test_training_depends_on_its_seed_and_on_no_earlier_training(case, spec, age
 
 
 @pytest.mark.slow
-@EVERY_CASE
+@ONE_PER_LOOP
 def test_training_from_a_start_begins_with_its_tensors_and_scaler(case, spec, agent):
     before, anew = fitted(case, 0), barely(case)
     start = Start(before.scaler.model_copy(), save(before.tensors), "")
@@ -167,7 +175,7 @@ def test_hooks_do_not_change_the_trained_policy(case, spec, agent):
 
 
 @pytest.mark.slow
-@EVERY_CASE
+@ONE_PER_LOOP
 def test_demean_returns_trains_on_the_demeaned_panel(case, spec, agent):
     on_own, on_known = (agent.model_copy(update={"demean_returns": value}) for value in (True, False))
     if spec.observation.kind != "per_asset":  # whose scaler is fitted on the market as it is
@@ -217,7 +225,13 @@ FLEXIBLE = {kind: agent for kind, agent in LEARNERS.items() if agent.backbones >
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", FLEXIBLE.values(), ids=FLEXIBLE)
+@pytest.mark.parametrize(
+    "agent",
+    [
+        pytest.param(agent, id=kind, marks=() if kind in LOOPS else pytest.mark.nightly)
+        for kind, agent in FLEXIBLE.items()
+    ],
+)
 def test_backbone_pretrains_on_the_training_window_only(agent):
     SEEN.clear()
     prepared = agent.model_copy(update={"backbone": Prepared(hidden=(8,))})
