@@ -329,7 +329,7 @@ def test_every_row_is_either_clean_or_quarantined(rows):
 
 
 @pytest.mark.slow
-@settings(max_examples=8)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(cut=st.integers(1, 59), factor=st.floats(0.01, 100.0), seed=st.integers(0, 5))
 def test_later_sessions_do_not_change_earlier_clean_bars(cut, factor, seed):
     bars = synthetic_bars(n_sessions=60, n_symbols=2, seed=seed, opens=False, volume=False)
