@@ -13,7 +13,7 @@ from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.scoreboard.contest_backtest import run_contest_backtest
 from nvtrader_pipelines.scoreboard.entrants import run_entrant
-from tests.experiments.pipelines import TIMINGS, piped
+from tests.experiments.pipelines import piped
 from tests.experiments.small import TABLES
 from tests.scoreboard.test_contest_backtest import contest_on, metered
 
@@ -21,7 +21,9 @@ pytestmark = pytest.mark.slow
 OWN = pl.col("policy") == "tiny"
 
 
-@pytest.fixture(scope="module", params=TIMINGS)
+@pytest.fixture(
+    scope="module", params=["constant", pytest.param("turbulence", marks=pytest.mark.nightly), "regime_guard"]
+)
 def timed(request, behind):
     """The plan and the store of a whole run with each timing."""
     return behind(request.param)

@@ -34,9 +34,8 @@ from tests.panels import eventful_panel, with_other_future
 from tests.policies.small_learners import AGENT, CASES, LEARNERS, SPEC, WINDOW, bits, card_of, small, spec_of
 
 PANEL = synthetic_panel(160, 3)
-EVERY = pytest.mark.parametrize(("spec", "agent"), CASES.values(), ids=CASES)
 EVERY_CASE = pytest.mark.parametrize(("case", "spec", "agent"), [(case, *of) for case, of in CASES.items()], ids=CASES)
-LOOPS = {"ppo", "sac", "grouped_ppo", "pathwise", "cma_es"}  # one for each kind of training loop
+LOOPS = {"ppo", "recurrent_ppo", "sac", "grouped_ppo", "pathwise", "cma_es"}  # one for each kind of training loop
 ONE_PER_LOOP = pytest.mark.parametrize(
     ("case", "spec", "agent"),
     [
@@ -135,8 +134,8 @@ def is_without_critic(agent):
 
 
 @pytest.mark.slow
-@EVERY
-def test_no_session_after_the_training_window_changes_a_trained_policy(spec, agent):
+@ONE_PER_LOOP
+def test_no_session_after_the_training_window_changes_a_trained_policy(case, spec, agent):
     panel = eventful_panel()
     window = (5, 110)
     trained = agent.train(panel, spec, window, 0)
