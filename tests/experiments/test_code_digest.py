@@ -276,6 +276,7 @@ def test_scoring_and_promotion_and_market_code_differ(package):
     assert len(codes | {code_of(), market_code(MarketSpec())}) == 5
 
 
+@pytest.mark.slow
 def test_run_code_sees_another_version_of_a_deciding_library(package, monkeypatch):
     before, version = code_of(), identity.version
     for library in ("numpy", "clarabel", "osqp", "scs"):
