@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -63,6 +64,9 @@ SHORTER = {  # trainings and tests of seconds in place of those that a guide sho
     "--to 2022-12-31": "--to 2019-06-28",
     "total_timesteps: 26624": "total_timesteps: 6656",
     '"total_timesteps": 6144': '"total_timesteps": 2048',
+    "total_timesteps=30_000": "total_timesteps=2_000",
+    "ExecutionSimulation(world, 10_000)": "ExecutionSimulation(world, 500)",
+    "MarketMaking(), 500": "MarketMaking(), 20",
 }
 END = "END-OF-BLOCK"
 SHOWN = {"text", "ini", "mermaid"}  # blocks that are not run: output, system files, diagrams
@@ -232,20 +236,22 @@ DOING = [guide for guide in GUIDES if any(language not in SHOWN for language, _ 
 WHOLE = [guide for guide in DOING if guide.stem not in WITH_BROKER]
 
 
-@pytest.fixture
-def recorded_calls(tmp_path, built_home) -> Callable[[Path], list[list[str]]]:
-    """Function that writes a guide's documents to a home and returns the arguments of its `nvtrader` commands."""
-    home, run_id = Home(tmp_path / "home"), Store(built_home).ledger.runs()["run_id"][0]
-    home.experiments.mkdir(parents=True)
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory, built_home) -> Callable[[Path], tuple[Home, list[list[str]]]]:
+    """Function that returns a home with a guide's documents, and the arguments of the guide's `nvtrader` commands."""
+    run_id = Store(built_home).ledger.runs()["run_id"][0]
 
-    def record(guide: Path) -> list[list[str]]:
+    @cache
+    def record(guide: Path) -> tuple[Home, list[list[str]]]:
+        home = Home(tmp_path_factory.mktemp(guide.stem) / "home")
         if guide.stem in CONTINUES:
-            record(CONTINUES[guide.stem])
+            shutil.copytree(record(CONTINUES[guide.stem])[0].root, home.root)
+        home.experiments.mkdir(parents=True, exist_ok=True)
         (home.root / "calls").write_text("")
         command = ["bash", "-euo", "pipefail", "-c", RECORDING + script(guide)]
         subprocess.run(command, cwd=home.root, env={**os.environ, "ANSWER": run_id}, check=True, capture_output=True)
         calls = (home.root / "calls").read_text().split("\x1e")[:-1]
-        return [call.split("\x1f")[:-1] for call in calls]
+        return home, [call.split("\x1f")[:-1] for call in calls]
 
     return record
 
@@ -264,9 +270,9 @@ def parser() -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("guide", DOING, ids=lambda guide: guide.stem)
-def test_commands_of_a_guide_exist_with_their_options(guide, recorded_calls):
+def test_commands_of_a_guide_exist_with_their_options(guide, recorded):
     nvtrader = parser()
-    for arguments in recorded_calls(guide):
+    for arguments in recorded(guide)[1]:
         nvtrader.main(arguments, standalone_mode=False)  # raises for an unknown command or option
 
 
@@ -278,18 +284,17 @@ def test_parser_of_guides_refuses_unknown_command_and_option():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("guide", DOING, ids=lambda guide: guide.stem)
-def test_queries_of_a_guide_name_existing_columns(guide, recorded_calls, built_home):
+def test_queries_of_a_guide_name_existing_columns(guide, recorded, built_home):
     queries = [text for language, text in blocks(guide) if language == "sql"]
-    queries += [words[-1] for words in recorded_calls(guide) if words[0] == "sql" and " " in words[-1]]
+    queries += [words[-1] for words in recorded(guide)[1] if words[0] == "sql" and " " in words[-1]]
     for query in queries:
         query_views(Store(built_home), f"EXPLAIN {query}")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("guide", DOING, ids=lambda guide: guide.stem)
-def test_documents_of_a_guide_are_valid(guide, recorded_calls, tmp_path):
-    recorded_calls(guide)
-    home = Home(tmp_path / "home")
+def test_documents_of_a_guide_are_valid(guide, recorded):
+    home, _ = recorded(guide)
     for path in [*home.root.glob("data/**/*.yaml"), *home.root.glob("data/compliance/*.csv")]:
         (reader,) = [read for pattern, read in READERS.items() if path.relative_to(home.root).match(pattern)]
         reader(home, path)
@@ -323,7 +328,7 @@ def test_python_of_a_guide_imports_and_calls_what_exists(guide):
 @pytest.mark.parametrize("name", sorted(WITHOUT_HOME))
 def test_python_of_a_guide_without_home_runs(name, capsys):
     for text in code_blocks(NAMED[name]):
-        exec(compile(text, f"{name}.md", "exec"), {})
+        exec(compile(shortened(text), f"{name}.md", "exec"), {})
         assert capsys.readouterr().out
 
 

@@ -23,8 +23,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.ledger.schema import TABLES as LEDGER_TABLES
 from nvtrader_pipelines.storage.tables import TABLES
 from nvtrader_pipelines.storage.tables.research import SPANS
-from scripts.reference import routes
-from tests.test_site import DOCS, PAGES, ROOT, command_names
+from tests.test_site import DOCS, PAGES, ROOT, command_names, committed
 
 ABSENT = {"not built yet", "left out on purpose"}
 DEFINITIONS = (ROOT / "tests" / "orchestration" / "definitions.txt").read_text()  # equal to Dagster's, by its test
@@ -85,12 +84,6 @@ def has_definition(reference: str) -> bool:
     return re.search(rf"^{re.escape(reference)}(: .*)?$", DEFINITIONS, re.MULTILINE) is not None
 
 
-@cache
-def route_page() -> str:
-    """Page of the routes."""
-    return routes()
-
-
 IN_DAGSTER = {"asset", "check", "job", "schedule", "sensor"}
 CHECKS: dict[str, Callable[[str], bool]] = {  # by the first word of a name of ours
     "table": COLUMNS.__contains__,
@@ -101,7 +94,7 @@ CHECKS: dict[str, Callable[[str], bool]] = {  # by the first word of a name of o
     "environment": lambda name: name in gymnasium.registry,
     "file": lambda path: path in HOME_PATHS or (ROOT / path).exists(),
     "page": PAGES.__contains__,
-    "route": lambda name: f"### `{name}`" in route_page(),
+    "route": lambda name: f"### `{name}`" in committed("routes"),
     "tool": TOOLS.__contains__,
 }
 

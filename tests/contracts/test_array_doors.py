@@ -71,7 +71,7 @@ def arrays_of(function):
 def arguments_of(function):
     known = {**ARGUMENTS, "generator": drawn()}
     if function.__name__ == "interquartile_mean":
-        known["scores"] = TRIALS
+        known["scores"] = TRIALS[:8]
     if function.__name__ in {*TRIAL_MATRICES, *(name for name in vars(mean_risk) if name.endswith("_weights"))}:
         known["returns"] = TRIALS
     parameters = signature(function).parameters.values()

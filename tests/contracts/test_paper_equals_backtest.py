@@ -109,7 +109,9 @@ def pipeline_id(pipeline):
     return f"{pipeline.selector.kind}-{pipeline.allocator.kind}-{pipeline.timing.kind}-{pipeline.limits[0].kind}"
 
 
-@pytest.mark.parametrize("pipeline", ONE_MEMBER + CROSSED, ids=pipeline_id)
+@pytest.mark.parametrize(
+    "pipeline", [*ONE_MEMBER, *(pytest.param(each, marks=pytest.mark.nightly) for each in CROSSED)], ids=pipeline_id
+)
 def test_paper_account_trades_the_weights_of_the_back_test(pipeline):
     spec = spec_of(pipeline=pipeline)
     assert_paper_equals_backtest(PANEL, spec, run_paper(PANEL, spec))
@@ -120,21 +122,40 @@ def test_every_pipeline_stage_is_tested_on_both_paths():
         assert {each.kind for each in tested} == {kind_of(member) for member in members(FAMILIES[family])}
 
 
-@pytest.mark.parametrize("rebal_freq", [1, 4])
-@pytest.mark.parametrize("fill", ["next_open", "next_close", "same_close"])
+MARKETS = {
+    "eventful": PANEL,
+    "no opens": eventful_panel(opens=False),
+    "steady": synthetic_panel(120, 3),
+    "every day": eventful_panel(calendar=TradingCalendar("24/7")),
+}
+FILLS = ["next_open", "next_close", "same_close"]
+
+
 @pytest.mark.parametrize(
-    "panel",
-    [PANEL, eventful_panel(opens=False), synthetic_panel(120, 3), eventful_panel(calendar=TradingCalendar("24/7"))],
-    ids=["eventful", "no opens", "steady", "every day"],
+    ("market", "fill", "rebal_freq"),
+    [
+        pytest.param(
+            market,
+            fill,
+            rebal_freq,
+            marks=() if market == "eventful" or (fill == "next_open") == (rebal_freq == 1) else pytest.mark.nightly,
+        )
+        for market, fill, rebal_freq in itertools.product(MARKETS, FILLS, [1, 4])
+    ],
 )
-def test_paper_equals_back_test_at_every_fill_frequency_and_gap(panel, fill, rebal_freq):
+def test_paper_equals_back_test_at_every_fill_frequency_and_gap(market, fill, rebal_freq):
+    panel = MARKETS[market]
     spec = spec_of(environment={**ENVIRONMENT.model_dump(), "fill": fill, "rebal_freq": rebal_freq}, pipeline=DEFAULT)
     assert_paper_equals_backtest(panel, spec, run_paper(panel, spec, rests=3), rests=3)
 
 
-@pytest.mark.parametrize("rebal_freq", [1, 4])
-@pytest.mark.parametrize("financing", ["margin_loan", "gross_above_one"])
-@pytest.mark.parametrize("fill", ["next_open", "next_close", "same_close"])
+@pytest.mark.parametrize(
+    ("fill", "financing", "rebal_freq"),
+    [
+        pytest.param(*case, marks=() if (case[1] == "margin_loan") == (case[2] == 1) else pytest.mark.nightly)
+        for case in itertools.product(FILLS, ["margin_loan", "gross_above_one"], [1, 4])
+    ],
+)
 @pytest.mark.parametrize("action", [LEVERED, LONG_SHORT], ids=["levered", "long-short"])
 def test_paper_equals_back_test_at_gross_two_and_short(action, fill, financing, rebal_freq):
     environment = ENVIRONMENT.model_dump() | {"fill": fill, "rebal_freq": rebal_freq, "action": action}

@@ -135,7 +135,7 @@ def test_sessions_of_one_segment_do_not_count_as_many():
     """Where a segment's sessions share its luck, a bootstrap of single sessions is far too sure."""
     luck = np.repeat(np.random.default_rng(0).normal(0.0, 0.01, 30), LENGTH)[:, None]
     by_segment, by_session = (
-        SegmentIntervals().draw(luck, numbers, np.random.default_rng(1), 252).sharpe_interval(0)
+        SegmentIntervals(n_draws=1000).draw(luck, numbers, np.random.default_rng(1), 252).sharpe_interval(0)
         for numbers in (np.arange(N) // LENGTH, np.arange(N))
     )
     assert np.diff(by_segment) > 3 * np.diff(by_session)

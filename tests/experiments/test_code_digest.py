@@ -63,6 +63,15 @@ def digest(tmp_path, monkeypatch):
     forget()
 
 
+SPEC, ENTRANT = ExperimentSpec(name="a"), BaselineEntrantSpec()
+
+
+@pytest.fixture(scope="module")
+def codes():
+    """Codes of a run, its scoring and the shipped runs, of the package as it is."""
+    return code_of(SPEC), scoring_code(ENTRANT), run_codes()
+
+
 def replace(path, before, after):
     text = path.read_text()
     assert before in text
@@ -217,8 +226,7 @@ def test_digest_takes_a_compiled_module_for_that_of_a_library(digest):
     assert digest({"__init__": f"from {PACKAGE}.market import _core\n", "use": use}) != digest({"use": "TWICE = 2\n"})
 
 
-def test_run_code_ignores_comments_docstrings_moves_and_chart_colors(package):
-    before = run_codes()
+def test_run_code_ignores_comments_docstrings_moves_and_chart_colors(codes, package):
     path = package / "portfolio" / "costs.py"
     with path.open("a") as file:
         file.write("# appended\n")
@@ -229,7 +237,7 @@ def test_run_code_ignores_comments_docstrings_moves_and_chart_colors(package):
         path.write_text(path.read_text().replace(f"{PACKAGE}.envs.dynamics ", f"{PACKAGE}.envs.moved.dynamics "))
     palette = next(path for path in (package / "figures").rglob("*.py") if "#" in path.read_text())
     replace(palette, "#", "#a")
-    assert run_codes() == before
+    assert run_codes() == codes[2]
 
 
 @pytest.mark.slow
@@ -244,11 +252,9 @@ def test_run_code_ignores_comments_docstrings_moves_and_chart_colors(package):
         ("policies/agents/sac.py", "=", "= 1 +", False, False),
     ],
 )
-def test_code_sees_what_its_results_reach_and_nothing_else(package, file, before, after, run, scoring):
-    spec, entrant = ExperimentSpec(name="a"), BaselineEntrantSpec()
-    codes = code_of(spec), scoring_code(entrant)
+def test_code_sees_what_its_results_reach_and_nothing_else(codes, package, file, before, after, run, scoring):
     replace(package / file, before, after)
-    assert (code_of(spec) != codes[0], scoring_code(entrant) != codes[1]) == (run, scoring)
+    assert (code_of(SPEC) != codes[0], scoring_code(ENTRANT) != codes[1]) == (run, scoring)
 
 
 def test_code_counts_a_component_only_where_a_spec_uses_it(package):
@@ -271,12 +277,13 @@ def test_scoring_and_promotion_and_market_code_differ(package):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("library", ["numpy", "clarabel", "osqp", "scs"])
-def test_run_code_sees_another_version_of_a_deciding_library(package, monkeypatch, library):
+def test_run_code_sees_another_version_of_a_deciding_library(package, monkeypatch):
     before, version = code_of(), identity.version
-    monkeypatch.setattr(identity, "version", lambda name: "0.0.1" if name == library else version(name))
-    forget()
-    assert code_of() != before
+    for library in ("numpy", "clarabel", "osqp", "scs"):
+        with monkeypatch.context() as patch:
+            patch.setattr(identity, "version", lambda name, other=library: "0.0.1" if name == other else version(name))
+            code_digest.cache_clear()
+            assert code_of() != before
 
 
 def test_code_digest_of_unchanged_sources_is_read_and_not_parsed(package, monkeypatch):

@@ -57,7 +57,7 @@ def changed_by(package, mutation, before):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [10, pytest.param(60, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("n", [6, pytest.param(60, marks=pytest.mark.nightly)])
 def test_mutation_of_reached_code_changes_every_run(package, n):
     drawn = draw(7, n, places()[0])
     before = run_codes()
@@ -67,7 +67,7 @@ def test_mutation_of_reached_code_changes_every_run(package, n):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n", [5, pytest.param(30, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("n", [3, pytest.param(30, marks=pytest.mark.nightly)])
 def test_mutation_of_unreached_code_changes_no_run(package, n):
     drawn = draw(7, n, places()[1])
     before = run_codes()

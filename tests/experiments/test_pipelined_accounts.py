@@ -13,7 +13,7 @@ from nvtrader_pipelines.policies.pipeline_policy import PipelinedPolicy
 from nvtrader_pipelines.portfolio.pipeline import WeightPipeline
 from nvtrader_pipelines.scoreboard.contest_backtest import run_contest_backtest
 from nvtrader_pipelines.scoreboard.entrants import run_entrant
-from tests.experiments.pipelines import TIMINGS, piped
+from tests.experiments.pipelines import piped
 from tests.experiments.small import TABLES
 from tests.scoreboard.test_contest_backtest import contest_on, metered
 
@@ -21,7 +21,9 @@ pytestmark = pytest.mark.slow
 OWN = pl.col("policy") == "tiny"
 
 
-@pytest.fixture(scope="module", params=TIMINGS)
+@pytest.fixture(
+    scope="module", params=["constant", pytest.param("turbulence", marks=pytest.mark.nightly), "regime_guard"]
+)
 def timed(request, behind):
     """The plan and the store of a whole run with each timing."""
     return behind(request.param)
@@ -33,8 +35,9 @@ def capped(plan, run):
     return piped(plan, run, WeightPipeline())
 
 
-def judged_as(timed):
-    """A run as an entrant of a contest under its own environment, and what it did there."""
+@pytest.fixture(scope="module")
+def judged(timed):
+    """What a run did as an entrant of a contest under its own environment."""
     plan, store = timed
     parent = Parent(plan.run_id, fold_dates(plan))
     entrant = run_entrant("tiny", plan.spec, parent, store.archives(), store.seed_weights(), store.thresholds())
@@ -96,22 +99,21 @@ def test_the_mean_of_the_seeds_goes_through_the_pipeline_once(capped):
     assert own.truncated
 
 
-def test_a_judged_run_has_the_equity_it_recorded_with_every_timing(timed):
+def test_a_judged_run_has_the_equity_it_recorded_with_every_timing(timed, judged):
     store = timed[1]
-    found, recorded = judged_as(timed), store.record.equity_curves.filter(OWN)
-    assert found.curves["equity"].to_numpy().tobytes() == recorded["equity"].to_numpy().tobytes()
-    assert found.actions["target_weights"].equals(store.record.action_logs.filter(OWN)["target_weights"])
+    recorded = store.record.equity_curves.filter(OWN)
+    assert judged.curves["equity"].to_numpy().tobytes() == recorded["equity"].to_numpy().tobytes()
+    assert judged.actions["target_weights"].equals(store.record.action_logs.filter(OWN)["target_weights"])
 
 
-def test_the_twin_of_a_judged_run_is_the_account_without_timing(timed, run):
-    plan, _ = timed
-    found, recorded = judged_as(timed), run.record.equity_curves.filter(OWN)
-    if plan.spec.pipeline.timing.kind == "constant":
-        assert found.untimed_curves is None
-        assert found.n_acted == 0
+def test_the_twin_of_a_judged_run_is_the_account_without_timing(timed, judged, run):
+    recorded = run.record.equity_curves.filter(OWN)
+    if timed[0].spec.pipeline.timing.kind == "constant":
+        assert judged.untimed_curves is None
+        assert judged.n_acted == 0
         return
-    assert found.untimed_curves["equity"].to_numpy().tobytes() == recorded["equity"].to_numpy().tobytes()
-    assert 0 < found.n_acted < len(found.actions)
+    assert judged.untimed_curves["equity"].to_numpy().tobytes() == recorded["equity"].to_numpy().tobytes()
+    assert 0 < judged.n_acted < len(judged.actions)
 
 
 def test_a_stressed_world_is_traded_with_the_thresholds_of_the_run(timed):

@@ -56,11 +56,17 @@ def test_every_fold_and_seed_has_a_different_policy(archives):
     assert len(set(archives.values())) == len(KEYS)
 
 
-@pytest.mark.slow
-def test_training_goes_on_with_what_is_not_done_and_gives_the_same_bytes(plan, run, archives):
+@pytest.fixture(scope="module")
+def continued(plan, run):
+    """Plan, store and reports of a training of the one policy that is missing, on other snapshots."""
+    other = planned(panel=dataclasses.replace(plan.panel, snapshot_ids={"gold.returns": 7}))
     store = MemoryStore()
     store.policies = {key: run.policies[key] for key in KEYS[:5]}
-    reported = list(runtime(plan, store).train())
+    return other, store, list(runtime(other, store).train())
+
+
+def test_training_goes_on_with_what_is_not_done_and_gives_the_same_bytes(continued, archives):
+    plan, store, reported = continued
     assert store.archives() == archives
     assert {(step.fold, step.seed) for step in reported if step.stage == "train.step"} == {KEYS[5]}
     assert [step.stage for step in runtime(plan, store).train() if step.stage.startswith("train")] == []
@@ -82,10 +88,8 @@ def test_resumed_training_gives_identical_bytes(plan, run, archives):
     assert store.checkpoints == {}
 
 
-def test_training_progress_reports_count_pace_and_remaining_time(plan, run):
-    store = MemoryStore()
-    store.policies = {key: run.policies[key] for key in KEYS[1:]}
-    reported = [step for step in runtime(plan, store).train() if step.fold is not None]
+def test_training_progress_reports_count_pace_and_remaining_time(continued):
+    reported = [step for step in continued[2] if step.fold is not None]
     begun = [step for step in reported if step.stage == "train.step"]
     n = len(KEYS)
     for step in begun:
@@ -174,13 +178,10 @@ def test_closing_the_generator_ends_trainings_without_partial_results(plan):
     assert store.sealed is None
 
 
-@pytest.mark.slow
-def test_policy_bytes_do_not_depend_on_snapshot_ids(plan, run, archives):
-    other = planned(panel=dataclasses.replace(plan.panel, snapshot_ids={"gold.returns": 7}))
+def test_policy_bytes_do_not_depend_on_snapshot_ids(plan, continued, archives):
+    other, store, _ = continued
     assert other.run_id == plan.run_id
-    store = MemoryStore()
-    store.policies = {key: run.policies[key] for key in KEYS[1:]}
-    list(runtime(other, store).train())
+    assert other.panel.snapshot_ids != plan.panel.snapshot_ids
     assert store.archives() == archives
 
 

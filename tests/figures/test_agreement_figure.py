@@ -32,7 +32,7 @@ def some_outcomes(n):
     return pl.DataFrame(columns, schema={**types, "weight": pl.Float64})
 
 
-@pytest.mark.parametrize("n", [0, 1, 400])
+@pytest.mark.parametrize("n", [0, pytest.param(1, marks=pytest.mark.nightly), 400])
 def test_figure_of_any_number_of_outcomes_is_one_slide_clear_of_the_edges(n, tmp_path):
     image = pixels(agreement_figure(some_outcomes(n)).png(), tmp_path)
     assert image.shape[:2] == (900, 1599)

@@ -201,10 +201,16 @@ def test_a_scoreboard_without_anybody_ranked_has_no_figure():
 
 
 @pytest.mark.parametrize("name", list(FIGURES))
-def test_a_figure_is_a_png_of_one_slide_and_the_same_twice(name, tmp_path):
-    png = FIGURES[name]("survivorship bias flatters every result")
-    assert pixels(png, tmp_path).shape[:2] == (900, 1599)
-    assert FIGURES[name]("survivorship bias flatters every result") == png
+def test_a_figure_is_a_png_of_one_slide(name, tmp_path):
+    assert pixels(FIGURES[name]("survivorship bias flatters every result"), tmp_path).shape[:2] == (900, 1599)
+
+
+@pytest.mark.parametrize(
+    "name", ["equity", *(pytest.param(name, marks=pytest.mark.nightly) for name in FIGURES if name != "equity")]
+)
+def test_a_figure_drawn_twice_is_the_same(name):
+    first, second = (FIGURES[name]("survivorship bias flatters every result") for _ in range(2))
+    assert first == second
 
 
 @pytest.mark.nightly
@@ -232,12 +238,12 @@ def test_a_long_name_is_cut_before_the_edge(tmp_path):
     assert (image[:, -5:] == 1.0).all()
 
 
-@pytest.mark.parametrize("n_folds", [1, 4, 12])
+@pytest.mark.parametrize("n_folds", [1, pytest.param(4, marks=pytest.mark.nightly), 12])
 def test_any_number_of_folds_has_a_learning_figure(n_folds):
     assert figures.learning_figure(training_curves(n_folds), "Mean reward while training").png()
 
 
-@pytest.mark.parametrize("n_runs", [0, 1, 40])
+@pytest.mark.parametrize("n_runs", [0, pytest.param(1, marks=pytest.mark.nightly), 40])
 def test_any_number_of_runs_has_a_ratio_curve_figure(n_runs):
     assert figures.ratio_curve_figure(ratio_curve(n_runs) if n_runs else ratio_curve(1).clear()).png()
 
@@ -279,7 +285,10 @@ def test_rolling_figures_of_a_narrow_range_have_distinct_tick_labels():
     assert all(label.endswith("%") for label in labels)
 
 
-@pytest.mark.parametrize(("n_sessions", "n_runs"), [(2, 12), (10, 2), (125, 2), (300, 12)])
+@pytest.mark.parametrize(
+    ("n_sessions", "n_runs"),
+    [(2, 12), *(pytest.param(*of, marks=pytest.mark.nightly) for of in ((10, 2), (125, 2))), (300, 12)],
+)
 def test_comparison_of_few_sessions_or_many_runs_leaves_edges_free(n_sessions, n_runs, tmp_path):
     picture = figures.comparison_figure(shared(n_sessions, n_runs), "runs")
     image = pixels(picture.png(), tmp_path)
@@ -342,7 +351,14 @@ def test_every_source_has_a_figure_of_its_regimes_in_its_name():
     assert found["other"].png() != found["landing"].png()
 
 
-@pytest.mark.parametrize("who", [WHO[3:4], WHO[2:3], WHO[:1] + WHO[3:], (("ppo", "ensemble"), ("anchor", "baseline"))])
+@pytest.mark.parametrize(
+    "who",
+    [
+        WHO[3:4],
+        *(pytest.param(who, marks=pytest.mark.nightly) for who in (WHO[2:3], WHO[:1] + WHO[3:])),
+        (("ppo", "ensemble"), ("anchor", "baseline")),
+    ],
+)
 def test_any_accounts_have_a_figure_by_regime(who):
     assert figures.regime_evaluation_figure(regime_evaluation(who), "By regime").png()
 

@@ -70,7 +70,7 @@ def plan(n_findings=2):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_sessions", [1, 60])
+@pytest.mark.parametrize("n_sessions", [1, pytest.param(60, marks=pytest.mark.nightly)])
 def test_an_account_is_drawn_from_its_first_session_on(n_sessions, tmp_path):
     drawn = pixels(account_figure(states(n_sessions), "paper").png(), tmp_path)
     assert drawn.shape[:2] == (900, 1599)

@@ -19,7 +19,9 @@ def some_points(n_trials):
     ]
 
 
-@pytest.mark.parametrize("n_trials", [0, 1, 7, 500])
+@pytest.mark.parametrize(
+    "n_trials", [0, pytest.param(1, marks=pytest.mark.nightly), pytest.param(7, marks=pytest.mark.nightly), 500]
+)
 def test_figure_of_any_number_of_trials_is_one_slide_clear_of_the_edges(n_trials, tmp_path):
     image = pixels(search_figure(some_points(n_trials), 0.7, "Search", "note").png(), tmp_path)
     assert image.shape[:2] == (900, 1599)

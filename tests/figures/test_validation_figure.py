@@ -26,7 +26,7 @@ def rendered(*found):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_trials", [1, 2, 18, 60])
+@pytest.mark.parametrize("n_trials", [1, *(pytest.param(n, marks=pytest.mark.nightly) for n in (2, 18)), 60])
 def test_any_number_of_trials_has_figures_of_one_slide_clear_of_the_edges(n_trials, tmp_path):
     found = validation_figures(*frames(n_trials))
     assert set(found) == {"information_ratio_sample", "overfitting_sample"}

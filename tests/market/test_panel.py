@@ -206,7 +206,7 @@ def test_bar_without_high_and_low_has_those_of_its_body():
 
 
 @pytest.mark.parametrize("opens", [True, False])
-@settings(max_examples=10)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(absent=st.integers(253, 318), seed=st.integers(0, 9))
 def test_returns_of_a_session_lie_between_low_and_high(opens, absent, seed):
     bars = synthetic_bars(n_sessions=320, seed=seed)

@@ -5,9 +5,24 @@ from nvtrader_pipelines.envs.observations import PerAssetObservation, RegimeObse
 from nvtrader_pipelines.envs.rewards import BenchmarkRelative
 from nvtrader_pipelines.envs.spec import EnvSpec
 from nvtrader_pipelines.market.panel import MarketPanel
-from nvtrader_pipelines.policies.agents import Agent, DpoAgent, Fit, Learner, PpoAgent
+from nvtrader_pipelines.policies.agents import (
+    Agent,
+    DeepTraderAgent,
+    DpoAgent,
+    Fit,
+    InvestorImitatorAgent,
+    Learner,
+    PpoAgent,
+    SarlAgent,
+)
 from nvtrader_pipelines.policies.archive import PolicyCard
-from nvtrader_pipelines.policies.backbones import MlpBackbone, SharedAssetBackbone
+from nvtrader_pipelines.policies.backbones import (
+    InvestorsBackbone,
+    MlpBackbone,
+    SagcnBackbone,
+    SarlLstmBackbone,
+    SharedAssetBackbone,
+)
 from tests.contracts.families import members
 
 SPEC = EnvSpec(lookback=5, episode_len=20, rebal_freq=5)
@@ -42,11 +57,18 @@ SMALL = {
 }
 
 
+OWN_BACKBONES = {  # of learners with networks of their own
+    DeepTraderAgent: SagcnBackbone(channels=4, n_layers=2, critic_hidden=8),
+    InvestorImitatorAgent: InvestorsBackbone(hidden=(8,), descriptor_hidden=8, epochs=1),
+    SarlAgent: SarlLstmBackbone(hidden=(8,), hidden_size=8, epochs=1),
+}
+
+
 def small(member: type[Learner], **settings) -> Learner:
     """Return a learner with the smallest settings it has."""
     known = {name: value for name, value in SMALL.items() if name in member.model_fields}
     if known["backbone"].kind not in member.backbones:
-        del known["backbone"]
+        known["backbone"] = OWN_BACKBONES.get(member, member().backbone)
     return member(**{**known, **settings})
 
 

@@ -73,7 +73,7 @@ def test_archived_policy_decides_as_before(kind):
 
 
 @EVERY
-@pytest.mark.parametrize("t", [160, 180])
+@pytest.mark.parametrize("t", [pytest.param(160, marks=pytest.mark.nightly), 180])
 def test_decision_ignores_later_sessions(kind, t):
     known = decisions(opened(kind), sessions=[t - 5, t])
     for other in (with_other_future(PANEL, t), cut(PANEL, t)):
@@ -100,8 +100,13 @@ def test_opened_policy_decides_as_in_its_environment(kind):
         assert simulation.step(action).target[0].tobytes() == decision.target.tobytes()
 
 
-@pytest.mark.slow
-@EVERY
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=() if kind in {"ppo", "recurrent_ppo", "shared_asset"} else pytest.mark.nightly)
+        for kind in CASES
+    ],
+)
 def test_ensemble_averages_targets_computed_from_its_own_account(kind):
     ensemble = EnsemblePolicy([opened(kind, seed=seed) for seed in (0, 1, 2)])
     members = [opened(kind, seed=seed) for seed in (0, 1, 2)]

@@ -100,7 +100,7 @@ def test_twenty_names_are_bit_equal_too():
 
     for observation, action in ((LookbackObservation(), SimplexAction()), (PerAssetObservation(), ResidualAction())):
         spec = every_term("next_open", action, observation, lookback=20, rebal_freq=10)
-        assert_same_walks(synthetic_panel(600, 20), spec)
+        assert_same_walks(synthetic_panel(400, 20), spec)
 
 
 def test_info_of_a_finished_episode_has_return_and_length():

@@ -11,7 +11,11 @@ import urllib.request
 
 import pytest
 
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.object_store import client
+from nvtrader_pipelines.storage.store import Store
+from nvtrader_pipelines.storage.tables import CLEAN_BARS
+from nvtrader_pipelines.storage.views.publishing import publish
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +36,16 @@ def database(server, tmp_path, monkeypatch):
     server.psql(f"CREATE DATABASE {name}")
     monkeypatch.setenv("NVTRADER_DATABASE_URL", server.get_uri(name))
     return server.get_uri(name)
+
+
+@pytest.fixture(scope="session")
+def published_store(tmp_path_factory):
+    """Store of an empty home with published views; only to be read."""
+    store = Store(Home(tmp_path_factory.mktemp("published") / "home"))
+    store.home.landing.mkdir(parents=True)
+    store.tables.load(CLEAN_BARS)
+    publish(store)
+    return store
 
 
 class ObjectStore:

@@ -8,7 +8,9 @@ from nvtrader_pipelines.experiments.spec import MarketChoice
 from nvtrader_pipelines.market.panel import panel_digest
 from nvtrader_pipelines.runs.ingestion import pin_panels
 from nvtrader_pipelines.storage.errors import StorageError
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.panels import Panels, pinned_snapshots, read_panel
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, FEATURES, RETURNS
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
 
@@ -42,27 +44,33 @@ def test_snapshot_without_highs_keeps_its_panel_and_a_new_one_has_highs(tables):
     assert panel_digest(read_panel(tables, "landing", snapshot_ids=before.snapshot_ids)) == panel_digest(before)
 
 
-def test_panel_of_some_symbols_has_only_these(tables):
+@pytest.fixture(scope="module")
+def pinned_tables(tmp_path_factory):
+    """Tables of a home with a pinned panel; only to be read."""
+    tables = Store(Home(tmp_path_factory.mktemp("pinned") / "home")).tables
     _derive(tables, seed=0)
     pin_panels(tables, INGESTED_AT)
-    assert read_panel(tables, "landing", ["BBB", "AAA"]).symbols == ("AAA", "BBB")
+    return tables
 
 
-def test_names_of_a_whole_source_are_those_of_its_panel_and_build_none(tables):
-    _derive(tables, seed=0)
-    pin_panels(tables, INGESTED_AT)
-    panels, panel = Panels(tables), read_panel(tables, "landing")
+def test_panel_of_some_symbols_has_only_these(pinned_tables):
+    assert read_panel(pinned_tables, "landing", ["BBB", "AAA"]).symbols == ("AAA", "BBB")
+
+
+def test_names_of_a_whole_source_are_those_of_its_panel_and_build_none(pinned_tables):
+    panels, panel = Panels(pinned_tables), read_panel(pinned_tables, "landing")
     assert panels.symbols_and_features(MarketChoice(source="landing")) == (panel.symbols, panel.feature_names)
     assert panels.known == {}
 
 
-def test_names_of_another_choice_are_those_of_its_panel(tables):
-    _derive(tables, seed=0)
-    pin_panels(tables, INGESTED_AT)
+def test_names_of_another_choice_are_those_of_its_panel(pinned_tables):
     some = MarketChoice(source="landing", symbols=("BBB", "AAA"))
-    assert Panels(tables).symbols_and_features(some) == (("AAA", "BBB"), read_panel(tables, "landing").feature_names)
+    assert Panels(pinned_tables).symbols_and_features(some) == (
+        ("AAA", "BBB"),
+        read_panel(pinned_tables, "landing").feature_names,
+    )
     with pytest.raises(ValueError):
-        Panels(tables).symbols_and_features(MarketChoice(source="landing", symbols=("ZZZ",)))
+        Panels(pinned_tables).symbols_and_features(MarketChoice(source="landing", symbols=("ZZZ",)))
 
 
 def test_names_of_a_source_without_panel_are_refused(tables):
@@ -70,13 +78,11 @@ def test_names_of_a_source_without_panel_are_refused(tables):
         Panels(tables).symbols_and_features(MarketChoice(source="landing"))
 
 
-def test_source_without_panel_is_refused_with_known_sources(tables):
+def test_source_without_panel_is_refused_with_known_sources(tables, pinned_tables):
     with pytest.raises(StorageError):
         read_panel(tables, "yahoo")
-    _derive(tables, seed=0)
-    pin_panels(tables, INGESTED_AT)
     with pytest.raises(StorageError, match="landing"):
-        read_panel(tables, "yahoo")
+        read_panel(pinned_tables, "yahoo")
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ for _ in sys.argv[3:]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moments", [(3, 34), pytest.param((0, 3, 7, 13, 21, 34, 55, 89), marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("moments", [(13,), pytest.param((0, 3, 7, 13, 21, 34, 55, 89), marks=pytest.mark.nightly)])
 def test_write_killed_at_any_moment_is_all_or_nothing(tables, home, moments):
     tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "neighbour", equity=7.0), run_keys("neighbour"))
     with start(KILLER, home.root, stdin=subprocess.PIPE) as killer:
@@ -101,7 +101,7 @@ def test_write_killed_at_any_moment_is_all_or_nothing(tables, home, moments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("moments", [(40, 145), pytest.param((5, 40, 75, 110, 145, 180), marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("moments", [(75,), pytest.param((5, 40, 75, 110, 145, 180), marks=pytest.mark.nightly)])
 def test_upkeep_killed_at_any_moment_is_completed_by_the_next(tables, home, moments):
     tables.replace(EQUITY_CURVES, run_rows(EQUITY_CURVES, "neighbour", equity=7.0), run_keys("neighbour"))
     with start(TIDIER, home.root, stdin=subprocess.PIPE) as killer:
@@ -122,12 +122,12 @@ def test_upkeep_killed_at_any_moment_is_completed_by_the_next(tables, home, mome
 @pytest.mark.slow
 def test_concurrent_writers_on_a_new_warehouse_lose_no_rows(tables, home):
     names = ["one", "two", "three"]
-    with start(WRITERS, home.root, 4, *names) as writers:
+    with start(WRITERS, home.root, 3, *names) as writers:
         writers.communicate(timeout=240)
     assert writers.returncode == 0
     rows = tables.read(EQUITY_CURVES)
     for name in names:
-        assert rows.filter(pl.col("run_id") == name)["equity"].to_list() == [3.0] * 50
+        assert rows.filter(pl.col("run_id") == name)["equity"].to_list() == [2.0] * 50
     contended = rows.filter(pl.col("run_id") == "contended")
     assert (len(contended), contended["policy"].n_unique(), contended["equity"].n_unique()) == (50, 1, 1)
 

@@ -14,7 +14,7 @@ from nvtrader_pipelines.worlds.market_making import (
 from tests.worlds.test_market_makers import QUOTES
 
 PATHS = QUOTES["paths_20000"]
-N_PATHS = 20_000
+N_PATHS = 8_000
 
 
 def play(world, decide, n_days):

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -36,7 +36,6 @@ def assert_equal(result, expected, atol=1e-12):
     np.testing.assert_allclose(result.weights, expected.weights, rtol=0.0, atol=atol)
 
 
-@settings(max_examples=30)
 @given(
     seed=st.integers(0, 2**32 - 1),
     freq=st.integers(1, 7),

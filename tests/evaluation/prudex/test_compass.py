@@ -6,8 +6,10 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from nvtrader_pipelines.evaluation.prudex import AXES, MEASURES, PRIDE, RING, axis_scores, prudex_compass
+from nvtrader_pipelines.evaluation.prudex import AXES, MEASURES, PRIDE, RING, axis_scores, pictures, prudex_compass
 from nvtrader_pipelines.evaluation.prudex.measures import OF_AXIS, STATISTICS
+from nvtrader_pipelines.evaluation.prudex.measures_table import table_of
+from nvtrader_pipelines.evaluation.prudex.pictures import PLANE
 from nvtrader_pipelines.evaluation.prudex.record import latest_runs
 from nvtrader_pipelines.evaluation.prudex.return_windows import return_windows
 from nvtrader_pipelines.evaluation.statistics import max_drawdown, sharpe_ratio
@@ -34,6 +36,14 @@ def record():
 @pytest.fixture
 def compass():
     return compass_of_two()
+
+
+@pytest.fixture
+def compass_of(compass, monkeypatch):
+    """The function of a compass, without the plane of actions: half of its time, and shown by the shared one."""
+    nothing = None, "not embedded", table_of((), PLANE)
+    monkeypatch.setattr(pictures, "_embed_actions", lambda *_: nothing)
+    return prudex_compass
 
 
 @pytest.fixture
@@ -164,9 +174,9 @@ def test_one_market_of_one_is_counted_and_not_scored(record, table):
     )
 
 
-def test_an_experiment_on_two_markets_has_a_row_for_both_together():
+def test_an_experiment_on_two_markets_has_a_row_for_both_together(compass_of):
     there = run_of("ppo", "run-3", seed=2, source="other", days=2)
-    both = prudex_compass(record_of(run_of("ppo", "run-1"), there, sources=("sample", "other"))).table
+    both = compass_of(record_of(run_of("ppo", "run-1"), there, sources=("sample", "other"))).table
     country = row(both, "ppo", "markets")
     assert (country["value"], country["reported"]) == (2.0, True)
     assert country["score"] in {0.0, 50.0, 100.0}
@@ -187,10 +197,10 @@ def test_kinds_of_one_market_are_counted_and_not_scored(table, statistic, note):
     assert (kind["value"], kind["score"], kind["reported"], kind["note"]) == (1.0, None, False, note)
 
 
-def test_kinds_of_two_markets_are_those_of_their_calendars():
+def test_kinds_of_two_markets_are_those_of_their_calendars(compass_of):
     calendars = Calendars({"coins": TradingCalendar("24/7")})
     runs = run_of("ppo", "run-1"), run_of("ppo", "run-3", seed=2, source="coins"), run_of("a2c", "run-2", seed=1)
-    table = prudex_compass(record_of(*runs, sources=("coins", "sample"), calendars=calendars)).table
+    table = compass_of(record_of(*runs, sources=("coins", "sample"), calendars=calendars)).table
     names = ("markets", "countries", "asset_types", "time_scales")
     both, one = ({name: row(table, policy, name) for name in names} for policy in ("ppo", "a2c"))
     assert [both[name]["value"] for name in names] == [2.0, 2.0, 2.0, 1.0]
@@ -213,9 +223,9 @@ def test_a_baseline_stands_once_in_a_window_as_the_newest_run_walked_it(record, 
     assert row(table, "buy_and_hold", "windows")["value"] == float(N_FOLDS)
 
 
-def test_who_finished_last_changes_nothing_of_an_experiment(record, compass):
+def test_who_finished_last_changes_nothing_of_an_experiment(record, compass, compass_of):
     runs = [run_of("a2c", "run-2", seed=1), run_of("ppo", "run-1", seed=0, days=1)]
-    turned = prudex_compass(record_of(*runs)).table.filter(pl.col("kind") != "baseline")
+    turned = compass_of(record_of(*runs)).table.filter(pl.col("kind") != "baseline")
     before = compass.table.filter(pl.col("kind") != "baseline")
     order = ["policy", "statistic", "axis"]
     of_all = pl.col("statistic").str.starts_with("rank:") | (pl.col("statistic") == "trustworthiness")
@@ -229,9 +239,9 @@ def shifted(run, by):
 
 
 @pytest.mark.slow
-def test_windows_of_an_older_run_keep_its_baselines_to_be_scaled_by():
-    alone = prudex_compass(record_of(run_of("ppo"))).table
-    beside = prudex_compass(record_of(run_of("ppo"), shifted(run_of("late", "run-9", seed=3, days=5), "1y"))).table
+def test_windows_of_an_older_run_keep_its_baselines_to_be_scaled_by(compass_of):
+    alone = compass_of(record_of(run_of("ppo"))).table
+    beside = compass_of(record_of(run_of("ppo"), shifted(run_of("late", "run-9", seed=3, days=5), "1y"))).table
     for statistic in ("total_return", "volatility", "entropy", "area_under_profile"):
         assert row(beside, "ppo", statistic)["score"] == pytest.approx(row(alone, "ppo", statistic)["score"])
     assert row(beside, "buy_and_hold", "windows")["value"] == 2.0 * N_FOLDS
@@ -245,9 +255,9 @@ def ruined(record, policy="ppo", at=100):
     return replace(record, curves=record.curves.with_columns(net_return=after)), lost
 
 
-def test_ruined_account_scores_zero_from_then_on(record):
+def test_ruined_account_scores_zero_from_then_on(record, compass_of):
     bankrupt, lost = ruined(record)
-    table = prudex_compass(bankrupt).table
+    table = compass_of(bankrupt).table
     n_before, n_after = 1, N_FOLDS - 1
     for statistic in ("volatility", "downside_deviation", "max_drawdown", "sharpe", "total_return"):
         found = row(table, "ppo", statistic)
@@ -260,10 +270,10 @@ def test_ruined_account_scores_zero_from_then_on(record):
 
 
 @pytest.mark.slow
-def test_who_lost_all_ranks_last_and_is_behind_in_its_windows(record):
-    table = prudex_compass(ruined(record, at=0)[0]).table
+def test_who_lost_all_ranks_last_and_is_behind_in_its_windows(record, compass_of):
+    table = compass_of(ruined(record, at=0)[0]).table
     assert row(table, "ppo", "windows")["score"] == 0.0
-    found = prudex_compass(ruined(record, "buy_and_hold", at=0)[0])
+    found = compass_of(ruined(record, "buy_and_hold", at=0)[0])
     for statistic in ("sharpe", "total_return", "volatility"):
         last = found.ranks.filter(policy="buy_and_hold", statistic=statistic).sort("rank")["share"].to_list()
         assert last == pytest.approx([0.0, 0.0, 0.0, 0.0, 1.0])
@@ -275,10 +285,10 @@ def test_seed_deviation_has_a_value_but_no_score(table):
     assert "1/N has no seeds" in row(table, "ppo", "seed_deviation")["note"]
 
 
-def test_an_axis_of_fewer_measures_than_others_have_says_so():
+def test_an_axis_of_fewer_measures_than_others_have_says_so(compass_of):
     runs, curves, actions = run_of("brief", "run-9", days=5)
     brief = (runs, curves.filter(pl.col("fold") == 0), actions.filter(pl.col("fold") == 0))
-    table = prudex_compass(record_of(run_of("ppo"), brief)).table
+    table = compass_of(record_of(run_of("ppo"), brief)).table
     axis = table.filter(policy="brief", axis="profitability", measure=OF_AXIS).row(0, named=True)
     assert axis["note"] == "mean of 1 of the 2 measures that other policies have scores in"
     assert table.filter(policy="ppo", axis="profitability", measure=OF_AXIS)["note"].item() is None
@@ -290,8 +300,8 @@ def test_only_the_latest_run_of_an_experiment_on_a_market_counts():
     assert latest_runs(pl.concat([*runs, elsewhere]))["run_id"].to_list() == ["run-9", "run-1"]
 
 
-def test_run_without_equal_weight_has_values_but_no_scores():
-    alone = prudex_compass(record_of(run_of(baselines=("buy_and_hold",)))).table
+def test_run_without_equal_weight_has_values_but_no_scores(compass_of):
+    alone = compass_of(record_of(run_of(baselines=("buy_and_hold",)))).table
     found = row(alone, "ppo", "sharpe")
     assert found["value"] is not None
     assert found["score"] is None
@@ -300,18 +310,18 @@ def test_run_without_equal_weight_has_values_but_no_scores():
     assert not alone.filter(pl.col("score").is_null() & pl.col("note").is_null()).height
 
 
-def test_a_policy_without_seeds_is_judged_by_its_own_account():
-    found = prudex_compass(record_of(run_of("optimizer", n_seeds=0))).table
+def test_a_policy_without_seeds_is_judged_by_its_own_account(compass_of):
+    found = compass_of(record_of(run_of("optimizer", n_seeds=0))).table
     area = row(found, "optimizer", "area_under_profile")
     assert area["score"] == pytest.approx(100.0 * area["value"])
     assert area["note"] == "no band: a band over seeds needs 2 per task, but one has 1"
     assert row(found, "optimizer", "seed_deviation")["value"] is None
 
 
-def test_policies_of_other_test_windows_are_not_ranked_with_the_rest():
+def test_policies_of_other_test_windows_are_not_ranked_with_the_rest(compass_of):
     runs, curves, actions = run_of("late", "run-9", days=5, baselines=("equal_weight",))
     shifted = [frame.with_columns(pl.col("session").dt.offset_by("20y")) for frame in (curves, actions)]
-    pair = prudex_compass(record_of(run_of("ppo"), (runs, *shifted))).table
+    pair = compass_of(record_of(run_of("ppo"), (runs, *shifted))).table
     note = row(pair, "late", "rank:sharpe")["note"]
     assert note == "its test windows differ from those of the 4 ranked policies"
     assert row(pair, "late", "average_correlation")["note"].startswith("correlations need 3 sessions")

@@ -117,17 +117,22 @@ def test_robust_loss_and_soft_labels_learn_from_flipped_labels(starts):
         assert right > 0.62
 
 
-def test_critic_and_deviation_stay_as_they_are(starts):
-    tuned = tune(starts[SPEC], judged_pairs())
+@pytest.fixture(scope="module")
+def tuned(starts):
+    """A policy tuned to the judge."""
+    return tune(starts[SPEC], judged_pairs())
+
+
+def test_critic_and_deviation_stay_as_they_are(starts, tuned):
     for name, tensor in starts[SPEC].tensors.items():
         is_actor = name.startswith(("action_net", "mlp_extractor.policy_net"))
         assert torch.equal(tensor, tuned.tensors[name]) == (not is_actor), name
 
 
-def test_equal_seeds_give_equal_bytes_and_a_resumed_training_the_same(starts):
+def test_equal_seeds_give_equal_bytes_and_a_resumed_training_the_same(starts, tuned):
     pairs, saved = judged_pairs(), []
     whole = tune(starts[SPEC], pairs, checkpoint=saved.append)
-    assert bits(tune(starts[SPEC], pairs)) == bits(whole)
+    assert bits(tuned) == bits(whole)
     assert len(saved) > 2
     resumed = tune(starts[SPEC], pairs, resume_from=saved[1])
     assert bits(resumed) == bits(whole)

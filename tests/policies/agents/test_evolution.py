@@ -105,5 +105,5 @@ def test_checkpoint_of_another_setting_raises(agent):
 @pytest.mark.parametrize("member", [ArsAgent, CmaEsAgent])
 def test_a_planted_drift_is_learned_by_a_search(member):
     spec = PLANTED.model_copy(update={"observation": RESIDUAL_SPEC.observation}) if member is CmaEsAgent else PLANTED
-    curve = member(total_timesteps=80_000).train(planted_market(), spec, WINDOW, 0).curve
+    curve = member(total_timesteps=40_000).train(planted_market(), spec, WINDOW, 0).curve
     assert curve[-1][1] > 1.5 * curve[0][1]

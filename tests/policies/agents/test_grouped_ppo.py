@@ -75,7 +75,11 @@ def test_no_session_after_the_training_window_changes_a_trained_policy(agent, sp
 
 
 @pytest.mark.slow
-@EVERY_ADVANTAGE
+@pytest.mark.parametrize(
+    "advantage",
+    [ADVANTAGES[0], *(pytest.param(advantage, marks=pytest.mark.nightly) for advantage in ADVANTAGES[1:])],
+    ids=lambda advantage: advantage.kind,
+)
 def test_resumed_grouped_training_equals_an_uninterrupted_one(advantage):
     saved, seen = [], []
     agent = agent_with(advantage, total_timesteps=2400)
@@ -228,6 +232,7 @@ def planted_market():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize(
     "advantage",
     [
@@ -238,13 +243,12 @@ def planted_market():
     ],
     ids=repr,
 )
-def test_a_planted_drift_is_learned(advantage):
+def test_a_planted_drift_is_learned(advantage, seed):
     learner = agent_with(
         advantage, total_timesteps=9600, n_groups=4, group_size=4, gamma=0.5, learning_rate=5e-3, log_std_init=0.0
     )
     idler = learner.model_copy(update={"learning_rate": 1e-5})  # plays the same starts
-    for seed in range(2):
-        learned, idled = (agent.train(planted_market(), PLANTED, WINDOW, seed).curve for agent in (learner, idler))
-        late = [(mine[1], theirs[1]) for mine, theirs in zip(learned, idled, strict=True)][-6:]
-        mine, theirs = np.mean(late, axis=0)
-        assert mine > 1.5 * theirs
+    learned, idled = (agent.train(planted_market(), PLANTED, WINDOW, seed).curve for agent in (learner, idler))
+    late = [(mine[1], theirs[1]) for mine, theirs in zip(learned, idled, strict=True)][-6:]
+    mine, theirs = np.mean(late, axis=0)
+    assert mine > 1.5 * theirs

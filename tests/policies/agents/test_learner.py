@@ -2,6 +2,8 @@ import inspect
 import json
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
@@ -32,8 +34,15 @@ from tests.panels import eventful_panel, with_other_future
 from tests.policies.small_learners import AGENT, CASES, LEARNERS, SPEC, WINDOW, bits, card_of, small, spec_of
 
 PANEL = synthetic_panel(160, 3)
-EVERY = pytest.mark.parametrize(("spec", "agent"), CASES.values(), ids=CASES)
 EVERY_CASE = pytest.mark.parametrize(("case", "spec", "agent"), [(case, *of) for case, of in CASES.items()], ids=CASES)
+LOOPS = {"ppo", "recurrent_ppo", "sac", "grouped_ppo", "pathwise", "cma_es"}  # one for each kind of training loop
+ONE_PER_LOOP = pytest.mark.parametrize(
+    ("case", "spec", "agent"),
+    [
+        pytest.param(case, *of, id=case, marks=() if case in {*LOOPS, "shared_asset"} else pytest.mark.nightly)
+        for case, of in CASES.items()
+    ],
+)
 DECIDES_NOTHING = {"self", "policy", "env", "stats_window_size", "tensorboard_log", "verbose", "_init_setup_model"}
 COMMON = {"policy_kwargs", "seed", "device"}
 
@@ -45,27 +54,52 @@ def fitted(case, seed):
     return agent.train(PANEL, spec, WINDOW, seed)
 
 
-@pytest.mark.slow
-@EVERY_CASE
-def test_training_depends_on_its_seed_and_on_no_earlier_training(case, spec, agent):
-    first, other = fitted(case, 1), fitted(case, 0)
+@cache
+def barely(case):
+    """What a case has after one step of almost no size, which is what it begins with."""
+    spec, agent = CASES[case]
+    return begun(agent).train(PANEL, spec, WINDOW, 1)
+
+
+def begun(agent):
+    """The agent with one step of almost no size."""
+    return agent.model_copy(update={"total_timesteps": 1, "learning_rate": 1e-12})
+
+
+@cache
+def watched(case):
+    """What a case has learned after another training, with every hook, and what it did meanwhile."""
+    spec, agent = CASES[case]
     torch.rand(100)
     np.random.rand(100)  # noqa: NPY002 - the library shuffles with the global generator
     AGENT.train(PANEL, SPEC, WINDOW, 9)
-    second = agent.train(PANEL, spec, WINDOW, 1)
-    assert bits(first) == bits(second)
-    assert first.curve == second.curve
-    assert bits(first) != bits(other)
+    seen, saved = [], []
+    hooks = TrainingHooks(report=seen.append, checkpoint=saved.append, sample_rate=1.0)
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", folder)
+        patch.chdir(folder)
+        patch.setattr("tempfile.tempdir", None)
+        fit, settings = settings_while(agent, spec, hooks)
+        files = [path.name for path in Path(folder).iterdir()]
+    return fit, seen, saved, settings, files
 
 
 @pytest.mark.slow
 @EVERY_CASE
+def test_training_depends_on_its_seed_and_on_no_earlier_training(case, spec, agent):
+    first, second = fitted(case, 0), watched(case)[0]
+    assert bits(first) == bits(second)
+    assert first.curve == second.curve
+    assert bits(first) != bits(fitted(case, 1))
+
+
+@pytest.mark.slow
+@ONE_PER_LOOP
 def test_training_from_a_start_begins_with_its_tensors_and_scaler(case, spec, agent):
-    barely = agent.model_copy(update={"total_timesteps": 1, "learning_rate": 1e-12})
-    before = fitted(case, 0)
-    starts = None, Start(before.scaler.model_copy(), save(before.tensors), "")
-    anew, fit = (barely.train(PANEL, spec, WINDOW, 1, TrainingHooks(start=start)) for start in starts)
-    assert fit.scaler is starts[1].scaler
+    before, anew = fitted(case, 0), barely(case)
+    start = Start(before.scaler.model_copy(), save(before.tensors), "")
+    fit = begun(agent).train(PANEL, spec, WINDOW, 1, TrainingHooks(start=start))
+    assert fit.scaler is start.scaler
     learned = [name for name, tensor in before.tensors.items() if not torch.equal(tensor, anew.tensors[name])]
     distance, whole = (
         sum((one[name] - before.tensors[name]).float().norm() for name in learned)
@@ -82,9 +116,7 @@ def test_training_without_the_start_of_its_run_is_refused():
 @pytest.mark.slow
 @EVERY_CASE
 def test_training_changes_every_learned_tensor(case, spec, agent):
-    fit = fitted(case, 1)
-    barely = agent.model_copy(update={"total_timesteps": 1, "learning_rate": 1e-12})
-    start = barely.train(PANEL, spec, WINDOW, 1).tensors
+    fit, start = fitted(case, 1), barely(case).tensors
     unlearned = {name for name, tensor in fit.tensors.items() if torch.equal(tensor, start[name])}
     unlearned -= {name for name in start if "target" in name and ".encoder." in name}  # averaged, which rounds
     if isinstance(agent, ActorLearner):
@@ -102,8 +134,8 @@ def is_without_critic(agent):
 
 
 @pytest.mark.slow
-@EVERY
-def test_no_session_after_the_training_window_changes_a_trained_policy(spec, agent):
+@ONE_PER_LOOP
+def test_no_session_after_the_training_window_changes_a_trained_policy(case, spec, agent):
     panel = eventful_panel()
     window = (5, 110)
     trained = agent.train(panel, spec, window, 0)
@@ -132,42 +164,32 @@ def test_one_window_equals_a_single_stretch():
 @pytest.mark.slow
 @EVERY_CASE
 def test_hooks_do_not_change_the_trained_policy(case, spec, agent):
-    seen, saved = [], []
-    plain = fitted(case, 0)
-    watched = agent.train(
-        PANEL, spec, WINDOW, 0, TrainingHooks(report=seen.append, checkpoint=saved.append, sample_rate=1.0)
-    )
-    assert bits(watched) == bits(plain)
-    assert [point[:2] for point in seen] == watched.curve == plain.curve
+    plain, (hooked, seen, saved, *_) = fitted(case, 0), watched(case)
+    assert bits(hooked) == bits(plain)
+    assert [point[:2] for point in seen] == hooked.curve == plain.curve
     assert len(seen) > 0
     assert plain.rollouts.is_empty()
-    assert watched.rollouts.is_empty() == isinstance(agent, WindowLearner)  # which steps no environment
+    assert hooked.rollouts.is_empty() == isinstance(agent, WindowLearner)  # which steps no environment
     assert bool(saved) != isinstance(agent, ReplayLearner)
 
 
 @pytest.mark.slow
-@EVERY
-def test_demean_returns_trains_on_the_demeaned_panel(spec, agent):
-    known = demean_panel(PANEL, [WINDOW])
-    settings = {"demean_returns": True}, {"demean_returns": False}
-    on_own, on_known = (agent.model_copy(update=update) for update in settings)
+@ONE_PER_LOOP
+def test_demean_returns_trains_on_the_demeaned_panel(case, spec, agent):
+    on_own, on_known = (agent.model_copy(update={"demean_returns": value}) for value in (True, False))
     if spec.observation.kind != "per_asset":  # whose scaler is fitted on the market as it is
-        assert bits(on_own.train(PANEL, spec, WINDOW, 0)) != bits(on_known.train(PANEL, spec, WINDOW, 0))
+        other = on_known if agent.demean_returns else on_own
+        assert bits(fitted(case, 0)) != bits(other.train(PANEL, spec, WINDOW, 0))
     else:
-        assert bits(on_own.train(PANEL, spec, WINDOW, 0)) == bits(on_known.train(known, spec, WINDOW, 0))
+        own = fitted(case, 0) if agent.demean_returns else on_own.train(PANEL, spec, WINDOW, 0)
+        assert bits(own) == bits(on_known.train(demean_panel(PANEL, [WINDOW]), spec, WINDOW, 0))
 
 
 @pytest.mark.slow
-@EVERY
-def test_training_leaves_nothing_on_the_disk(spec, agent, tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("tempfile.tempdir", None)
-    agent.train(PANEL, spec, WINDOW, 0)
-    ours = [
-        path for path in tmp_path.iterdir() if not path.name.startswith("torchinductor")
-    ]  # torch's, at first import
-    assert ours == []
+@pytest.mark.parametrize("case", CASES)
+def test_training_leaves_nothing_on_the_disk(case):
+    files = watched(case)[-1]
+    assert [name for name in files if not name.startswith("torchinductor")] == []  # torch's, at first import
 
 
 @pytest.mark.slow
@@ -202,12 +224,18 @@ FLEXIBLE = {kind: agent for kind, agent in LEARNERS.items() if agent.backbones >
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("agent", FLEXIBLE.values(), ids=FLEXIBLE)
+@pytest.mark.parametrize(
+    "agent",
+    [
+        pytest.param(agent, id=kind, marks=() if kind in LOOPS else pytest.mark.nightly)
+        for kind, agent in FLEXIBLE.items()
+    ],
+)
 def test_backbone_pretrains_on_the_training_window_only(agent):
     SEEN.clear()
     prepared = agent.model_copy(update={"backbone": Prepared(hidden=(8,))})
-    fit = prepared.train(PANEL, spec_of(agent), WINDOW, 7)
-    assert bits(fit) != bits(agent.train(PANEL, spec_of(agent), WINDOW, 7))
+    fit = prepared.train(PANEL, spec_of(agent), WINDOW, 1)
+    assert bits(fit) != bits(fitted(agent.kind, 1))
     (((observations, next_returns), seed),) = SEEN
     simulation = PortfolioSimulation(PANEL, SPEC, 1, first=WINDOW[0], last=WINDOW[1])
     assert observations.shape == (WINDOW[1] - WINDOW[0] + 1, simulation.builder.length)
@@ -215,7 +243,7 @@ def test_backbone_pretrains_on_the_training_window_only(agent):
     np.testing.assert_array_equal(observations[95], simulation.observe()[0])
     np.testing.assert_array_equal(next_returns[:-1], PANEL.close_returns[WINDOW[0] + 1 : WINDOW[1] + 1])
     assert next_returns[-1].isnan().all()
-    assert seed == 7
+    assert seed == 1
 
 
 WINDOW_BACKBONES = [member for member in members(Backbone) if issubclass(member, WindowBackbone)]
@@ -295,48 +323,40 @@ def test_learning_rate_falls_linearly_to_its_final_share(agent):
 
 
 def settings_while(agent, spec, hooks=DEFAULT_HOOKS):
-    """What is found at each step of an optimizer while an agent trains."""
-    found = []
+    """What an agent learns, and the settings at each step of an optimizer meanwhile, with slow ones before."""
+    settings = set()
 
     def note(optimizer, *_):
         fused = all(group.get("fused") is True for group in optimizer.param_groups)
-        found.append((type(optimizer), fused, torch.get_num_threads(), Distribution._validate_args))
+        settings.add((type(optimizer), fused, torch.get_num_threads(), Distribution._validate_args))
 
     hook = register_optimizer_step_pre_hook(note)
+    Distribution.set_default_validate_args(True)  # as torch has it at first
     try:
-        agent.train(PANEL, spec, WINDOW, 0, hooks)
+        fit = agent.train(PANEL, spec, WINDOW, 0, hooks)
     finally:
         hook.remove()
-    return set(found)
-
-
-@pytest.fixture
-def slow_settings():
-    """Distributions that check their arguments, as torch has it at first."""
-    Distribution.set_default_validate_args(True)
-    yield
-    Distribution.set_default_validate_args(False)
+        Distribution.set_default_validate_args(False)
+    return fit, settings
 
 
 FAST = {(torch.optim.Adam, True, 1, False)}
 
 
-@pytest.mark.usefixtures("slow_settings")
-@EVERY
-def test_learners_use_fused_adam_one_thread_and_no_argument_checks(spec, agent):
+@EVERY_CASE
+def test_learners_use_fused_adam_one_thread_and_no_argument_checks(case, spec, agent):
     own_updates = isinstance(agent, (PpoAgent, EvolutionLearner))  # without an optimizer
     two = {(torch.optim.AdamW, True, 1, False), (torch.optim.Muon, False, 1, False)}  # Muon has no fused form
     expected = set() if own_updates else two if agent.kind == "differentiable_grpo" else FAST
-    assert settings_while(agent, spec) == expected
+    assert watched(case)[3] == expected
     assert torch.get_num_threads() == 1
 
 
-@pytest.mark.usefixtures("slow_settings")
 def test_resumed_training_and_pretraining_use_fused_adam():
     saved = []
     agent = PpoAgent(**{**AGENT.model_dump(), "total_timesteps": 1280, "backbone": AutoencoderBackbone(epochs=1)})
-    assert settings_while(agent, WINDOWED, TrainingHooks(checkpoint=saved.append)) == FAST
-    assert settings_while(agent, WINDOWED, TrainingHooks(resume_from=saved[-1])) == FAST
+    assert settings_while(agent, WINDOWED, TrainingHooks(checkpoint=saved.append))[1] == FAST
+    assert settings_while(agent, WINDOWED, TrainingHooks(resume_from=saved[-1]))[1] == FAST
 
 
 def test_a_training_that_diverged_gives_no_policy(monkeypatch):

@@ -49,7 +49,14 @@ def test_nothing_is_learned_before_learning_starts(member):
 
 
 @pytest.mark.slow
-@EVERY
+@pytest.mark.parametrize(
+    "member",
+    [
+        SacAgent,
+        CrossQAgent,
+        *(pytest.param(member, marks=pytest.mark.nightly) for member in (Td3Agent, DdpgAgent, TqcAgent)),
+    ],
+)
 def test_every_update_setting_changes_the_tensors(member):
     settings = {"train_freq": 2, "gradient_steps": 2, "batch_size": 32, "tau": 0.5, "buffer_size": 64}
     known = settings.keys() & member.model_fields.keys()
@@ -112,13 +119,14 @@ def test_td3_explores_by_its_noise():
     assert known[0] != known[1]
 
 
-@pytest.mark.slow
-def test_ent_coef_may_be_auto_or_zero():
-    for member in (SacAgent, TqcAgent, CrossQAgent):
-        fits = [small(member, ent_coef=value).train(PANEL, SPEC, WINDOW, 0) for value in ("auto", 0.0, 0.5)]
-        assert len({tuple(sorted(bits(fit).items())) for fit in fits}) == 3
-        with pytest.raises(ValidationError):
-            member(ent_coef="auto_0.1")
+@pytest.mark.parametrize(
+    "member", [SacAgent, *(pytest.param(member, marks=pytest.mark.nightly) for member in (TqcAgent, CrossQAgent))]
+)
+def test_ent_coef_may_be_auto_or_zero(member):
+    fits = [small(member, ent_coef=value).train(PANEL, SPEC, WINDOW, 0) for value in ("auto", 0.0, 0.5)]
+    assert len({tuple(sorted(bits(fit).items())) for fit in fits}) == 3
+    with pytest.raises(ValidationError):
+        member(ent_coef="auto_0.1")
 
 
 @EVERY

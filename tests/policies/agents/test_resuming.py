@@ -10,24 +10,12 @@ from nvtrader_pipelines.policies.backbones import Backbone, SharedAssetBackbone
 from nvtrader_pipelines.policies.fit import Start
 from tests.contracts.families import members
 from tests.markets import synthetic_panel
-from tests.policies.small_learners import RESIDUAL_SPEC, SPEC, TUNERS, WINDOW, bits, spec_of
+from tests.policies.small_learners import RESIDUAL_SPEC, SPEC, TUNERS, WINDOW, bits, small, spec_of
 
 pytestmark = pytest.mark.slow
 
 PANEL = synthetic_panel(160, 3)
-TINY = {
-    "total_timesteps": 1280,
-    "n_envs": 8,
-    "n_steps": 16,
-    "batch_size": 64,
-    "n_epochs": 2,
-    "n_groups": 4,
-    "group_size": 4,
-    "n_starts": 2,
-    "n_delta": 2,
-    "n_top": 1,
-    "population_size": 4,
-}
+TINY = {"total_timesteps": 640, "n_top": 1}
 LEARNERS = [member for member in members(Agent) if issubclass(member, Learner) and member not in TUNERS]
 RESUMABLE = [member for member in LEARNERS if not issubclass(member, ReplayLearner)]
 OTHERS = [member for member in LEARNERS if issubclass(member, ReplayLearner)]
@@ -36,7 +24,7 @@ ANNEALED = [member for member in RESUMABLE if issubclass(member, WeightedLosses)
 
 def tiny(member, **settings):
     """A member with as little to do as it knows how to."""
-    return member(**{name: value for name, value in TINY.items() if name in member.model_fields}, **settings)
+    return small(member, **{name: value for name, value in TINY.items() if name in member.model_fields}, **settings)
 
 
 def assert_resumes(agent, spec=None, start=None):

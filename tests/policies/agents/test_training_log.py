@@ -1,4 +1,5 @@
 import json
+from functools import cache
 
 import numpy as np
 import polars as pl
@@ -39,6 +40,12 @@ def total_of(make):
     return 240 if make is sac else TOTAL
 
 
+@cache
+def recorded(make):
+    """Every step of a small training, once for all tests that read it."""
+    return trained(make, PANEL, ALL, total=total_of(make))[1].rollouts
+
+
 def assert_can_be_played_again(rollouts, spec):
     env = PortfolioEnv(PANEL, spec, first=WINDOW[0], last=WINDOW[1])
     accounts = env.simulation.accounts
@@ -61,8 +68,7 @@ def assert_can_be_played_again(rollouts, spec):
 
 @EVERY
 def test_recorded_episode_can_be_replayed(make):
-    _, log = trained(make, PANEL, ALL, total=total_of(make))
-    assert_can_be_played_again(log.rollouts, SPEC)
+    assert_can_be_played_again(recorded(make), SPEC)
 
 
 def test_recorded_info_has_reward_terms_and_termination():
@@ -78,8 +84,7 @@ def test_recorded_info_has_reward_terms_and_termination():
 
 @EVERY
 def test_recorded_episodes_are_whole_and_numbered_by_start(make):
-    _, log = trained(make, PANEL, ALL, total=total_of(make))
-    rollouts = log.rollouts
+    rollouts = recorded(make)
     assert rollouts.schema == pl.Schema(STEP)
     n_ended = total_of(make) // N // SPEC.episode_len * N
     assert sorted(rollouts["episode"].unique().to_list()) == list(range(n_ended))
@@ -89,7 +94,7 @@ def test_recorded_episodes_are_whole_and_numbered_by_start(make):
 
 
 def test_sampler_records_the_stated_share_of_whole_episodes():
-    total = 4 * TOTAL
+    total = 2 * TOTAL
     rates = (1.0, 0.3)
     everything, sample = (trained(a2c, PANEL, TrainingHooks(sample_rate=rate), total=total)[1] for rate in rates)
     numbers = sample.rollouts["episode"].unique()
@@ -117,9 +122,9 @@ def test_recorded_values_and_log_probs_are_the_learners(make):
 
 
 def test_off_policy_samples_have_no_values_or_log_probs():
-    _, log = trained(sac, PANEL, ALL, total=240)
-    assert log.rollouts["value"].is_null().all()
-    assert log.rollouts["log_prob"].is_null().all()
+    rollouts = recorded(sac)
+    assert rollouts["value"].is_null().all()
+    assert rollouts["log_prob"].is_null().all()
 
 
 def test_learning_curve_points_are_means_since_the_previous_point():

@@ -26,7 +26,7 @@ THOROUGH = [
 ]
 
 
-@pytest.mark.parametrize(("agent", "seed"), [(EteoAgent(total_timesteps=20_000), 0), *THOROUGH])
+@pytest.mark.parametrize(("agent", "seed"), [(EteoAgent(total_timesteps=16_000), 0), *THOROUGH])
 def test_learner_equals_the_closed_form_where_its_model_is_right(agent, seed):
     reference = rewards(MODEL, MODEL.reference_actions).sum(axis=0).mean()
     untrained = rewards(MODEL, lambda observations: np.full((len(observations), 1), 0.5)).sum(axis=0).mean()

@@ -19,7 +19,7 @@ def world(persistence):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("total_timesteps", "seed"), [(16_000, 0), *THOROUGH])
+@pytest.mark.parametrize(("total_timesteps", "seed"), [(12_000, 0), *THOROUGH])
 def test_persistent_flow_is_earned_and_an_independent_one_is_not(total_timesteps, seed):
     agent, gains = HftDdqnAgent(total_timesteps=total_timesteps), {}
     for persistence in (0.6, 0.0):

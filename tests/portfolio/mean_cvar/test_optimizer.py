@@ -27,7 +27,6 @@ SEEDS = st.integers(0, 100_000)
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
 @given(seed=SEEDS)
 def test_cuts_reach_the_optimum_of_the_whole_program(seed):
     case = random_case(seed)
@@ -39,7 +38,6 @@ def test_cuts_reach_the_optimum_of_the_whole_program(seed):
 
 
 @pytest.mark.slow
-@settings(max_examples=40, deadline=None)
 @given(seed=SEEDS)
 def test_solution_satisfies_its_constraints_and_reports_its_weights(seed):
     case = random_case(seed)
@@ -195,7 +193,6 @@ def test_scaled_scenarios_scale_the_objective(factor):
     assert other.objective == pytest.approx(factor * found.objective, rel=2e-7)
 
 
-@settings(max_examples=25, deadline=None)
 @given(seed=SEEDS, exponent=st.floats(-9.0, 3.0))
 def test_risk_aversion_scales_the_objective_without_mean_and_cost(seed, exponent):
     scenarios, aversion = drawn(200, 6, seed), 10.0**exponent

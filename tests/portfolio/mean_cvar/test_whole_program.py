@@ -24,7 +24,7 @@ def at_most(count):
 
 
 @pytest.mark.slow
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(seed=st.integers(0, 100_000))
 def test_whole_program_is_certified_and_agrees_with_cuts(seed):
     case = random_case(seed)
