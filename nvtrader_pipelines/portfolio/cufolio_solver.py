@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+import nvtrader_pipelines.portfolio.scenario_loop  # noqa: F401 - compiled before workers fork
 from nvtrader_pipelines.portfolio.cufolio import CufolioProgram, NoPortfolioError, Rebalance
 from nvtrader_pipelines.portfolio.mean_cvar import (
     Constraints,

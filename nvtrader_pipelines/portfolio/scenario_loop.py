@@ -15,3 +15,6 @@ def add_sessions(logs: FloatArray, drawn: NDArray[np.int64] | FloatArray, scale:
             session = int(drawn[step, scenario] * scale)  # as _positions
             for name in range(totals.shape[1]):
                 totals[scenario, name] += logs[session, name]
+
+
+add_sessions(np.zeros((1, 1)), np.zeros((0, 0)), 1, np.zeros((0, 1)))  # loads Numba's target once for all forks

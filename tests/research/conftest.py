@@ -20,19 +20,25 @@ def searched_homes(tmp_path_factory):
 
 
 @pytest.fixture
-def noise_home(searched_homes, tmp_path):
+def no_pictures(monkeypatch):
+    """Leave out the picture of a report, at which no test of a search looks."""
+    monkeypatch.setattr("nvtrader_pipelines.storage.files.write_picture", lambda *_: None)
+
+
+@pytest.fixture
+def noise_home(searched_homes, no_pictures, tmp_path):
     """A home whose names differ by chance only."""
     return copy_home(searched_homes["noise"], tmp_path / "home")
 
 
 @pytest.fixture
-def planted_home(searched_homes, tmp_path):
+def planted_home(searched_homes, no_pictures, tmp_path):
     """A home where half the names always earn more."""
     return copy_home(searched_homes["planted"], tmp_path / "home")
 
 
 @pytest.fixture
-def reversing_home(searched_homes, tmp_path):
+def reversing_home(searched_homes, no_pictures, tmp_path):
     """A home where the half that earned more in one period earns less in the next."""
     return copy_home(searched_homes["reversing"], tmp_path / "home")
 
@@ -54,7 +60,7 @@ def searched_to_look(searched_homes, tmp_path_factory):
 
 
 @pytest.fixture
-def looked(searched_to_look, tmp_path):
+def looked(searched_to_look, no_pictures, tmp_path):
     """Copy of that home, and the folder of its session."""
     home = copy_home(searched_to_look.home, tmp_path / "looked")
     return home, SessionFolder.of(home, searched_to_look.session_id)
