@@ -27,6 +27,7 @@ from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, FEATURES, RETURN
 from tests.desk.desks import add_account
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
 from tests.orchestration.desk_home import LIMITS, SECTORS, spec_of
+from tests.orchestration.evenings import leave_out_pictures
 from tests.runs.untrained import evaluate_sealed, planned, sealed
 
 pytestmark = pytest.mark.slow
@@ -125,6 +126,7 @@ def home(tmp_path_factory):
         start_bot(store, bot, "ann", "tried", lambda: dt.datetime.now(dt.UTC))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DAGSTER_HOME", "")
+        leave_out_pictures(patch)
         with open_instance(store) as instance:
             yield TwoMarkets(store, instance, thursday)
 

@@ -13,6 +13,7 @@ import polars as pl
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.policies.baselines import Cufolio
+from nvtrader_pipelines.research import trial_pool
 from nvtrader_pipelines.research.hand_over import judged_policies, record_retrained
 from nvtrader_pipelines.research.journal import LookOpened, TrialJudged, format_line
 from nvtrader_pipelines.research.knobs import SearchMode
@@ -28,7 +29,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, FEATURES, RETURNS
-from tests.forkserver import share_forkserver
+from tests.forkserver import PRELOADED, share_forkserver
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_sessions, synthetic_symbols
 
 N_NAMES, N_SESSIONS = 8, 1200
@@ -145,6 +146,7 @@ def run_in_forks() -> None:
     """
     for module in LAZY:
         import_module(module)
+    PRELOADED[:] = [trial_pool.__name__, trial_pool.SOLVER]  # these searches train nothing
     share_forkserver()
     gc.freeze()
     for task in sys.stdin:

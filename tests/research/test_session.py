@@ -320,11 +320,11 @@ def test_trial_of_another_session_is_answered_without_training(noise_home, jobs)
 
 def test_number_of_scenarios_is_a_seed_and_never_kept(noise_home, jobs):
     base = cufolio(n_scenarios=1000)
-    count = {"agent.n_scenarios": {"low": 1000, "high": 1050}}
-    folder = new_session(noise_home, base, bounds=count, proposer={"kind": "grid", "points": 51}, budget=51)
+    count = {"agent.n_scenarios": {"low": 1000, "high": 1012}}
+    folder = new_session(noise_home, base, bounds=count, proposer={"kind": "grid", "points": 13}, budget=13)
     first, *lines, closed = run(noise_home, folder)
     assert len(set(first.sharpes)) == len(first.seeds) == 5
-    assert len(trials_of(folder, "judged")) == 50
+    assert len(trials_of(folder, "judged")) == 12
     assert Standing.KEPT not in {line.standing for line in lines}
     assert closed.outcome == "nothing found"
     assert [job.scenario_seed for job in jobs[0][:6]] == [0, 1, 2, 3, 4, 5]
