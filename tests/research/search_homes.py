@@ -2,6 +2,7 @@
 
 import gc
 import os
+import pickle
 import sys
 from dataclasses import replace
 from importlib import import_module
@@ -10,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from nvtrader_pipelines.components.executor import Executor, outcome_of
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.policies.baselines import Cufolio
@@ -41,6 +43,25 @@ CAP = {"agent.max_position_pct": {"low": EVEN, "high": 0.25}}
 GRID = {"proposer": {"kind": "grid"}, "bounds": CAP, "budget": 10}
 LAZY = ("optuna", "matplotlib.figure", "matplotlib.backends.backend_agg", "pyiceberg.catalog.sql", "cvxpy")
 VOLATILE = {"seconds", "finished_at", "is_cached"}  # fields of a line that differ between equal sessions
+
+
+class InThisProcess(Executor):
+    """Calls in this process, each when its outcome is asked for."""
+
+    def __init__(self, *shared):
+        super().__init__()
+        self._shared = shared
+
+    def receive(self, timeout):
+        call = self._waiting.popleft()
+        _, call.returned, call.error = pickle.loads(outcome_of(call.function, *call.arguments, *self._shared))
+        return call, None
+
+    def end(self):
+        pass
+
+    def _dispatch(self):
+        pass
 
 
 def cufolio(cap: float = 0.2, **settings) -> ExperimentSpec:

@@ -27,7 +27,6 @@ from tests.runs.small_runs import EXPERIMENT, market_home, rows_of, run_whole
 VALIDATED = EXPERIMENT.model_copy(
     update={
         "agent": AGENT.model_copy(update={"total_timesteps": 128}),
-        "seeds": (0, 1),
         "environment": SPEC.model_copy(update={"rebal_freq": 2}),
         "splitter": CombinatorialPurged(n_folds=4, n_test_folds=2, purge_size=3, embargo_size=5),
     }
@@ -61,7 +60,7 @@ def plan(store):
 
 
 def test_every_split_has_one_policy_per_seed(run):
-    assert len(run.policies) == 6 * 2
+    assert len(run.policies) == 6 * 3
 
 
 def test_every_path_is_an_account_over_all_sessions_but_the_first(rows, plan):
@@ -114,7 +113,7 @@ def test_leak_check_compares_every_training_window_with_the_tests(store, run, ro
     training, splitter = training_windows(run, store.policies.read_run(run)), VALIDATED.splitter
     curves = rows[EQUITY_CURVES.name]
     n_stretches = sum(len(fold.in_days.train) for fold in run.folds)
-    assert len(training) == n_stretches * 2 * 2  # each is compared with two blocks, for two seeds
+    assert len(training) == n_stretches * 2 * 3  # each is compared with two blocks, for three seeds
     assert training_leaks(training, curves, splitter.purge_size, splitter.embargo_size, NEW_YORK).is_empty()
     exchanged = training.with_columns(fold=3 - pl.col("fold"))
     assert not training_leaks(exchanged, curves, splitter.purge_size, splitter.embargo_size, NEW_YORK).is_empty()

@@ -27,7 +27,8 @@ pytestmark = pytest.mark.slow
 
 
 def policies(home):
-    return {path.name: path.read_bytes() for path in home.policies.rglob("*.zip")}
+    """Policies of the order by file."""
+    return {path.name: path.read_bytes() for path in home.policies.glob("sale@*/**/*.zip")}
 
 
 @pytest.fixture(scope="module")
