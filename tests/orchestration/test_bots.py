@@ -15,7 +15,6 @@ from nvtrader_pipelines.desk.bots import list_bots, start_bot
 from nvtrader_pipelines.desk.halt import Scope, halt
 from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 from nvtrader_pipelines.orchestration.definitions import build_defs
-from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.job_states import scheduled_jobs
 from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
 from nvtrader_pipelines.orchestration.schedules import schedules_of
@@ -124,11 +123,9 @@ def home(tmp_path_factory):
         add_account(store, bot)
         (store.home.bots / f"{bot}.yaml").write_text(f"policy: {experiment}\naccount: {bot}\n")
         start_bot(store, bot, "ann", "tried", lambda: dt.datetime.now(dt.UTC))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DAGSTER_HOME", "")
+    with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
         leave_out_pictures(patch)
-        with open_instance(store) as instance:
-            yield TwoMarkets(store, instance, thursday)
+        yield TwoMarkets(store, instance, thursday)
 
 
 def test_home_has_a_schedule_per_bot_on_its_calendar(home):
