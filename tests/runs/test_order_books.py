@@ -116,6 +116,7 @@ def test_experiment_trains_and_tests_on_the_days_of_a_landed_book(store, tmp_pat
     assert world_document(store, "own").run.run_id == run_id
 
 
+@pytest.mark.slow
 def test_landing_command_shows_the_book_for_sql(store, tmp_path, fast_nvtrader):
     store.home.experiments.mkdir(parents=True)
     files = [str(file) for file in event_files(tmp_path)]
