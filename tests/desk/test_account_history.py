@@ -14,18 +14,23 @@ from nvtrader_pipelines.desk.account_history import account_history
 from nvtrader_pipelines.desk.account_snapshot import account_snapshot
 from nvtrader_pipelines.desk.positions import positions
 from nvtrader_pipelines.storage.errors import NotFoundError
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import FILLS, ORDERS, OUTCOMES, PORTFOLIO_STATE, REBALANCE_PLAN, RETURNS
-from tests.desk.desks import add_account, days_of, desk, evening, trade
+from tests.desk.desks import DESKS, add_account, days_of, desk, evening, trade
+from tests.homes import copy_home
+from tests.runs.untrained import KEY
 
 pytestmark = pytest.mark.slow
 N_SESSIONS = 45
 SLIPPAGE_BPS = 25.0
 
 
-@pytest.fixture
-def traded(trading_home):
-    """Store of a home whose account has traded some sessions with slippage."""
-    store, run = trading_home
+@pytest.fixture(scope="module")
+def traded(active_home, tmp_path_factory):
+    """Store of a home whose account has traded some sessions with slippage; read it, never write it."""
+    DESKS.clear()
+    store = Store(copy_home(active_home, tmp_path_factory.mktemp("traded") / "home"))
+    run = store.policies.read_latest(KEY)
     add_account(store, "paper")
     (store.home.accounts / "paper.yaml").write_text(f"kind: simulated\nslippage_bps: {SLIPPAGE_BPS}\n")
     first = run.as_parent.window[0]
@@ -111,7 +116,8 @@ def test_opened_account_without_a_session_has_positions_and_curves_of_one_close(
     assert curves.missing
 
 
-def test_plans_have_decisions_and_what_they_brought(traded):
+def test_plans_have_decisions_and_what_they_brought(traded, tmp_path):
+    traded = Store(copy_home(traded.home, tmp_path / "own"))
     plan = traded.tables.read(REBALANCE_PLAN).sort("session").row(-1, named=True)
     row = dict.fromkeys(OUTCOMES.schema.names()) | {"plan_id": plan["plan_id"], "account": "paper", "excess_pct": 1.5}
     row |= {"practice": True}
@@ -123,7 +129,8 @@ def test_plans_have_decisions_and_what_they_brought(traded):
     assert (newest.practice, {record.practice for record in older}) == (True, {False})
 
 
-def test_curves_are_those_of_the_back_test_of_one_n_and_of_spy(traded):
+def test_curves_are_those_of_the_back_test_of_one_n_and_of_spy(traded, tmp_path):
+    traded = Store(copy_home(traded.home, tmp_path / "own"))
     last = AccountFacts.of(traded, "paper").states[-1]
     curves = account_curves(traded, "paper")
     assert list(curves.equity) == ["account", "back_test", "equal_weight"]
@@ -137,7 +144,6 @@ def test_curves_are_those_of_the_back_test_of_one_n_and_of_spy(traded):
     traded.tables.replace(RETURNS, spy, {"symbol": ["SPY"]})
     returns = spy.filter(pl.col("session").is_in(curves.sessions[1:])).sort("session")["close_return"]
     assert account_curves(traded, "paper").equity["SPY"] == pytest.approx((1.0, *(1.0 + returns).cum_prod()))
-    traded.tables.replace(RETURNS, spy.clear(), {"symbol": ["SPY"]})
 
 
 def test_curve_of_a_name_has_its_closes_weights_and_fills(traded):

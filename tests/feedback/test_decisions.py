@@ -97,12 +97,12 @@ def test_decision_that_a_killed_process_left_out_is_written_by_the_next(home):
     [
         (b'"decision":"rejected"', b'"decision":"refected"'),
         (b'"decision":"rejected"', b'"decision":' + b"[" * 100_000),
-        (b'"outcome_known":true', b'"outcome_known":false'),
         (b'"reason":"no"', b'"reason":"yes"'),
-        (b'"proposed_weights":[0.', b'"proposed_weights":[0.9'),
-        (b'"decision_id":"', b'"decision_id":"f'),
+        pytest.param(b'"outcome_known":true', b'"outcome_known":false', marks=pytest.mark.nightly),
+        pytest.param(b'"proposed_weights":[0.', b'"proposed_weights":[0.9', marks=pytest.mark.nightly),
+        pytest.param(b'"decision_id":"', b'"decision_id":"f', marks=pytest.mark.nightly),
     ],
-    ids=["word", "nested", "outcome", "reason", "weights", "id"],
+    ids=["word", "nested", "reason", "outcome", "weights", "id"],
 )
 def test_altered_line_does_not_beat_the_audit_and_doctor_names_it(home, text, altered):
     desk(home).decide(waiting(home), Reject(reason="no"), "ann")

@@ -52,7 +52,7 @@ def tuned_run(judged):
     store, run = Store(judged[0].home), judged[1]
     write_alternating_pairs(store, run)
     whole = tuning_experiment(store, run)
-    spec = whole.model_copy(update={"agent": whole.agent.model_copy(update={"total_timesteps": 3000})})
+    spec = whole.model_copy(update={"agent": whole.agent.model_copy(update={"total_timesteps": 600})})
     store.ledger.register(spec)
     drain(train_run(store, read_plan(store, spec.partition_key), Launch("task")))
     return store.policies.read_latest(spec.partition_key)

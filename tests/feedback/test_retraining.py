@@ -43,7 +43,9 @@ def account(trading_home, traded, tmp_path):
     return Store(copy_home(Home(traded), tmp_path / "account"))
 
 
-@pytest.mark.parametrize(("n_new", "is_due"), [(0, False), (20, False), (21, True)])
+@pytest.mark.parametrize(
+    ("n_new", "is_due"), [pytest.param(0, False, marks=pytest.mark.nightly), (20, False), (21, True)]
+)
 def test_market_growth_is_due_after_21_sessions(store, n_new, is_due):
     tested_to = days_of(store)[-1]
     land(store, N_SESSIONS + n_new)
@@ -97,7 +99,12 @@ def test_experiment_without_a_completed_run_is_not_checked(store):
 
 @pytest.mark.parametrize(
     ("net_return", "n_sessions", "is_due"),
-    [(-0.01, 20, False), (-0.01, 21, True), (-0.001, 21, False), (0.01, 21, False)],
+    [
+        (-0.01, 20, False),
+        (-0.01, 21, True),
+        (-0.001, 21, False),
+        pytest.param(0.01, 21, False, marks=pytest.mark.nightly),
+    ],
 )
 def test_account_drift_is_due_below_the_interval_of_the_backtest(account, net_return, n_sessions, is_due):
     settle_returns(account, net_return, n_sessions)

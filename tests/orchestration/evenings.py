@@ -3,6 +3,7 @@
 import dagster as dg
 
 from nvtrader_pipelines.execution.brokers.broker import BrokerTimeout
+from nvtrader_pipelines.orchestration.assets import portfolio
 from nvtrader_pipelines.orchestration.resources import DeskResource
 from nvtrader_pipelines.promotion.active_policy import read_active
 from nvtrader_pipelines.storage.tables import REBALANCE_PLAN
@@ -41,6 +42,12 @@ def unanswered_once(submit):
         return receipt
 
     return submitting
+
+
+def leave_out_pictures(patch):
+    """Let the assets of an account draw nothing."""
+    for name in ("account_figures", "stages_figures", "plan_figures"):
+        patch.setattr(portfolio, name, lambda *_: {})
 
 
 def landing_meanwhile(store, n_sessions):

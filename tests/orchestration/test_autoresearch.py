@@ -32,7 +32,9 @@ def landed(tmp_path_factory):
 
 
 @pytest.fixture
-def home(landed, tmp_path):
+def home(landed, tmp_path, monkeypatch):
+    """Copy of that home, whose reports have no picture."""
+    monkeypatch.setattr("nvtrader_pipelines.storage.files.write_picture", lambda *_: None)
     return copy_home(landed, tmp_path / "home")
 
 
@@ -111,15 +113,15 @@ def test_run_after_a_search_is_deflated_for_its_trials(searched, instance, tmp_p
 def test_retry_of_a_failed_run_resumes_its_session_unless_settings_differ(home, instance, monkeypatch):
     with monkeypatch.context() as broken:
         broken.setattr(autoresearch, "session_metadata", lambda *_: 1 / 0)
-        failed = search(home, instance, raises=False)
+        failed = search(home, instance, raises=False, budget=1)
     with pytest.raises(ValueError):
         search(home, instance, parent=failed, budget=7, seed=9)
-    done = search(home, instance, parent=failed)
+    done = search(home, instance, parent=failed, budget=1)
     (folder,) = Store(home).searches.folders()
     assert metadata_of(done)["session"].value == folder.session_id
-    assert read_session(folder).session.spec.budget == 3
-    assert len(trials_of(folder)) == 3
-    again = search(home, instance, parent=done)  # a finished session is not resumed
+    assert read_session(folder).session.spec.budget == 1
+    assert len(trials_of(folder)) == 1
+    again = search(home, instance, parent=done, budget=1)  # a finished session is not resumed
     assert metadata_of(again)["session"].value != folder.session_id
 
 

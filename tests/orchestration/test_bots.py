@@ -15,7 +15,6 @@ from nvtrader_pipelines.desk.bots import list_bots, start_bot
 from nvtrader_pipelines.desk.halt import Scope, halt
 from nvtrader_pipelines.market.calendar import NEW_YORK, TradingCalendar
 from nvtrader_pipelines.orchestration.definitions import build_defs
-from nvtrader_pipelines.orchestration.instance import open_instance
 from nvtrader_pipelines.orchestration.job_states import scheduled_jobs
 from nvtrader_pipelines.orchestration.resources import DeskResource, StoreResource
 from nvtrader_pipelines.orchestration.schedules import schedules_of
@@ -27,6 +26,7 @@ from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, FEATURES, RETURN
 from tests.desk.desks import add_account
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_bars
 from tests.orchestration.desk_home import LIMITS, SECTORS, spec_of
+from tests.orchestration.evenings import leave_out_pictures
 from tests.runs.untrained import evaluate_sealed, planned, sealed
 
 pytestmark = pytest.mark.slow
@@ -123,10 +123,9 @@ def home(tmp_path_factory):
         add_account(store, bot)
         (store.home.bots / f"{bot}.yaml").write_text(f"policy: {experiment}\naccount: {bot}\n")
         start_bot(store, bot, "ann", "tried", lambda: dt.datetime.now(dt.UTC))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DAGSTER_HOME", "")
-        with open_instance(store) as instance:
-            yield TwoMarkets(store, instance, thursday)
+    with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
+        leave_out_pictures(patch)
+        yield TwoMarkets(store, instance, thursday)
 
 
 def test_home_has_a_schedule_per_bot_on_its_calendar(home):

@@ -119,7 +119,8 @@ def test_check_that_fails_in_a_successful_run_is_a_state_until_it_passes(tmp_pat
     home = small_home(tmp_path / "home")
     bad = home.landing / "bad.csv"
     bad.write_text("symbol,date,open,high,low,close,volume\nAAA,2016-01-04,1,1,1,-1,1\n")
-    assert run_market(home, instance).success
+    keys = [dg.AssetKey(path) for path in (["bronze", "bars"], ["silver", "clean_bars"], ["silver", "quarantine"])]
+    assert run_market(home, instance, asset_selection=keys).success
     states = run_states(instance, now())
     (found,) = states["failed_check"]
     assert states["failed_run"] == []

@@ -240,24 +240,21 @@ def test_job_runs_without_a_ui_are_read_and_schedules_are_off(store):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "launches", ["sensor", "sensor scheduled", "scheduled by_hand sensor", "by_hand scheduled sensor"]
-)
-def test_last_run_of_a_schedule_is_its_own_or_by_hand(store, launches):
+def test_last_run_of_a_schedule_is_its_own_or_by_hand(store):
     tags = {
         "sensor": {"dagster/sensor_name": "landed_file"},
         "scheduled": {"dagster/schedule_name": "eod_ingest"},
         "by_hand": {RUN_NOW: "eod_ingest"},
     }
+    runs, own = JobRuns(store), None
     with open_instance(store) as instance:
-        run_ids = {name: instance.create_run_for_job(nothing_job, tags=tags[name]).run_id for name in launches.split()}
-    runs = JobRuns(store)
-    last = {state.schedule: state.last_run for state in runs.schedules()}
+        for name in ("sensor", "scheduled", "by_hand", "sensor", "scheduled", "sensor"):
+            run_id = instance.create_run_for_job(nothing_job, tags=tags[name]).run_id
+            own = own if name == "sensor" else (run_id, name == "by_hand")
+            last = {state.schedule: state.last_run for state in runs.schedules()}
+            assert (last["eod_ingest"] and (last["eod_ingest"].run_id, last["eod_ingest"].is_by_hand)) == own
+            assert last["eod_rebalance"] is None
     runs.close()
-    owned = [name for name in launches.split() if name != "sensor"]
-    assert (last["eod_ingest"] and last["eod_ingest"].run_id) == (run_ids[owned[-1]] if owned else None)
-    assert (last["eod_ingest"] and last["eod_ingest"].is_by_hand) == (owned[-1] == "by_hand" if owned else None)
-    assert last["eod_rebalance"] is None
 
 
 @pytest.mark.slow

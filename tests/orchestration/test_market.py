@@ -7,7 +7,7 @@ import pytest
 from nvtrader_pipelines.market.sources import SourceUnavailable
 from nvtrader_pipelines.orchestration import rebalance_steps
 from nvtrader_pipelines.orchestration.assets import bronze, gold, silver
-from nvtrader_pipelines.orchestration.partitions import whole_history_tags
+from nvtrader_pipelines.orchestration.partitions import RANGE_START, whole_history_tags
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import CLEAN_BARS, MARKET_PANEL, QUARANTINE
 from tests.homes import (
@@ -102,7 +102,8 @@ def test_unusable_files_and_another_basis_fail_their_checks_without_blocking(hom
     (home.landing / "empty.csv").write_bytes(b"")
     bars = synthetic_bars(n_sessions=756).filter(symbol="AAA").tail(9)
     bars.with_columns(pl.col("adj_close") / 2).write_csv(home.landing / "split.csv")
-    finished = run_job(home, "market", instance, tags=whole_history_tags())  # a row without a date is of this year
+    tags = {**whole_history_tags(), RANGE_START: "2015"}  # a row without a date is of this year
+    finished = run_job(home, "market", instance, tags=tags)
     assert finished.success, step_errors(finished)
     assert {name for name, passed in check_outcomes(finished).items() if not passed} == {
         "silver/clean_bars:every_file_has_a_good_bar",

@@ -145,8 +145,15 @@ def test_interrupted_and_killed_training_resumes(tmp_path, built_home, fast_nvtr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, dg.DagsterExecutionInterruptedError])
-@pytest.mark.parametrize("hook", ["inside a step", "between two steps"])
+@pytest.mark.parametrize(
+    ("hook", "interrupt"),
+    [
+        ("inside a step", KeyboardInterrupt),
+        ("between two steps", dg.DagsterExecutionInterruptedError),
+        pytest.param("inside a step", dg.DagsterExecutionInterruptedError, marks=pytest.mark.nightly),
+        pytest.param("between two steps", KeyboardInterrupt, marks=pytest.mark.nightly),
+    ],
+)
 def test_interrupt_between_steps_closes_the_run_as_interrupted(tmp_path, monkeypatch, interrupt, hook):
     home = small_home(tmp_path / "home")
     ledger = Store(home).ledger

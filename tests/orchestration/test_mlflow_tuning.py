@@ -6,6 +6,7 @@ from functools import partial
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.evaluation.splits import WalkForward
 from nvtrader_pipelines.feedback import tuning
 from nvtrader_pipelines.orchestration.mlflow_curves import RUN_TAG
 from nvtrader_pipelines.orchestration.mlflow_tracking import MLFLOW_PARENT_TAG, MlflowTracking
@@ -15,25 +16,26 @@ from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import DPO_EPOCHS, RUNS
 from tests.feedback.test_pairs import write_alternating_pairs
 from tests.homes import register_experiments, run_job
-from tests.runs.untrained import EXPERIMENT, KEY, market_home, planned, sealed
+from tests.runs.untrained import EXPERIMENT, market_home, planned, sealed
 
 pytestmark = pytest.mark.slow
+TWO_FOLDS = EXPERIMENT.model_copy(update={"splitter": WalkForward(train_months=6, test_months=7)})
 
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory, instance):
     """Store, start, and metadata of the asset that has tuned the start by a few epochs."""
     store = market_home(tmp_path_factory.mktemp("tuned") / "home")
-    start = sealed(store, plan := planned(store))
+    start = sealed(store, plan := planned(store, TWO_FOLDS))
     write_alternating_pairs(store, start)
     with MlflowTracking.at(store.home).track(plan):
         pass
-    register_experiments(store.home, instance, [EXPERIMENT])
+    register_experiments(store.home, instance, [TWO_FOLDS])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tuning, "DpoAgent", partial(DpoAgent, total_timesteps=600))
         patch.setattr(tuning, "MIN_PAIRS", 10)
         patch.setattr(tuning, "MIN_DECISIONS", 2)
-        result = run_job(store.home, "dpo_check", instance, partition_key=KEY)
+        result = run_job(store.home, "dpo_check", instance, partition_key=TWO_FOLDS.partition_key)
     (event,) = result.get_asset_materialization_events()
     return Store(store.home), start, event.materialization.metadata
 

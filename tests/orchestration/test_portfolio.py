@@ -40,7 +40,14 @@ from nvtrader_pipelines.storage.tables import (
 )
 from tests.homes import check_outcomes, materialized_assets, run_job, small_home, step_errors
 from tests.orchestration.desk_home import BETTER, LIMITS, WORSE, desk_home
-from tests.orchestration.evenings import Evenings, landing_meanwhile, metadata, retried, unanswered_once
+from tests.orchestration.evenings import (
+    Evenings,
+    landing_meanwhile,
+    leave_out_pictures,
+    metadata,
+    retried,
+    unanswered_once,
+)
 from tests.runs.small_runs import land
 
 pytestmark = pytest.mark.slow
@@ -202,8 +209,7 @@ def story(gate_decisions, instance):
     evenings = Evenings(store, instance)
     reported = {"opening": evenings.rebalance()}
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("account_figures", "stages_figures", "plan_figures"):
-            patch.setattr(portfolio, name, lambda *_: {})  # once is enough
+        leave_out_pictures(patch)  # once is enough
         patch.setattr(rebalance_steps, "RETRY_WAIT_SECONDS", 0.0)
         land(store, 481)
         with pytest.MonkeyPatch.context() as broken:
@@ -352,6 +358,7 @@ def test_catching_up_stops_at_the_first_session_with_differences(story, gate_dec
     for _ in Desk(store, "second").trade(days[-4], days[-4]):
         pass
     found = [[Difference("AAA", 1.0, 2.0)]]
+    leave_out_pictures(monkeypatch)
     monkeypatch.setattr(simulated_venue, "reconcile", lambda *_: found.pop() if found else [])
     finished = run_job(store.home, "rebalance", instance, {"desk": DeskResource(account="second")})
     assert materialized_assets(finished) == {"portfolio/orders", "portfolio/portfolio_state"}

@@ -410,7 +410,7 @@ def test_experiment_is_retrained_once_in_five_sessions_by_all_sensors(retrainabl
 @pytest.mark.parametrize(
     ("key", "status", "n_requests"),
     [
-        (UNTRAINED_KEY, dg.DagsterRunStatus.NOT_STARTED, 0),
+        pytest.param(UNTRAINED_KEY, dg.DagsterRunStatus.NOT_STARTED, 0, marks=pytest.mark.nightly),
         (UNTRAINED_KEY, dg.DagsterRunStatus.STARTED, 0),
         (UNTRAINED_KEY, dg.DagsterRunStatus.FAILURE, 1),
         (KEY, dg.DagsterRunStatus.STARTED, 1),

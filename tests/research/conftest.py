@@ -4,10 +4,20 @@ from types import SimpleNamespace
 
 import pytest
 
+from nvtrader_pipelines.research import trial_pool
 from nvtrader_pipelines.research.trial_pool import TrialPool
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from tests.homes import copy_home
-from tests.research.search_homes import EVEN, GRID, cufolio, market, new_session, run_to_look, search_home
+from tests.research.search_homes import (
+    EVEN,
+    GRID,
+    InThisProcess,
+    cufolio,
+    market,
+    new_session,
+    run_to_look,
+    search_home,
+)
 
 MARKETS = {"noise": {}, "planted": {"drift": 0.004}, "reversing": {"drift": 0.004, "reverses": True}}
 
@@ -20,19 +30,26 @@ def searched_homes(tmp_path_factory):
 
 
 @pytest.fixture
-def noise_home(searched_homes, tmp_path):
+def cheap_sessions(monkeypatch):
+    """Judge trials in this process, to which those of workers are equal, and draw no picture of a report."""
+    monkeypatch.setattr(trial_pool, "make_executor", lambda _n_workers, _modules, *shared: InThisProcess(*shared))
+    monkeypatch.setattr("nvtrader_pipelines.storage.files.write_picture", lambda *_: None)
+
+
+@pytest.fixture
+def noise_home(searched_homes, cheap_sessions, tmp_path):
     """A home whose names differ by chance only."""
     return copy_home(searched_homes["noise"], tmp_path / "home")
 
 
 @pytest.fixture
-def planted_home(searched_homes, tmp_path):
+def planted_home(searched_homes, cheap_sessions, tmp_path):
     """A home where half the names always earn more."""
     return copy_home(searched_homes["planted"], tmp_path / "home")
 
 
 @pytest.fixture
-def reversing_home(searched_homes, tmp_path):
+def reversing_home(searched_homes, cheap_sessions, tmp_path):
     """A home where the half that earned more in one period earns less in the next."""
     return copy_home(searched_homes["reversing"], tmp_path / "home")
 
@@ -54,7 +71,7 @@ def searched_to_look(searched_homes, tmp_path_factory):
 
 
 @pytest.fixture
-def looked(searched_to_look, tmp_path):
+def looked(searched_to_look, cheap_sessions, tmp_path):
     """Copy of that home, and the folder of its session."""
     home = copy_home(searched_to_look.home, tmp_path / "looked")
     return home, SessionFolder.of(home, searched_to_look.session_id)

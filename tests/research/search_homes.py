@@ -2,6 +2,7 @@
 
 import gc
 import os
+import pickle
 import sys
 from dataclasses import replace
 from importlib import import_module
@@ -10,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
+from nvtrader_pipelines.components.executor import Executor, outcome_of
 from nvtrader_pipelines.evaluation.step_generators import drain
 from nvtrader_pipelines.experiments.spec import ExperimentSpec, MarketChoice
 from nvtrader_pipelines.policies.baselines import Cufolio
+from nvtrader_pipelines.research import trial_pool
 from nvtrader_pipelines.research.hand_over import judged_policies, record_retrained
 from nvtrader_pipelines.research.journal import LookOpened, TrialJudged, format_line
 from nvtrader_pipelines.research.knobs import SearchMode
@@ -28,7 +31,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, FEATURES, RETURNS
-from tests.forkserver import share_forkserver
+from tests.forkserver import PRELOADED, share_forkserver
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_sessions, synthetic_symbols
 
 N_NAMES, N_SESSIONS = 8, 1200
@@ -40,6 +43,25 @@ CAP = {"agent.max_position_pct": {"low": EVEN, "high": 0.25}}
 GRID = {"proposer": {"kind": "grid"}, "bounds": CAP, "budget": 10}
 LAZY = ("optuna", "matplotlib.figure", "matplotlib.backends.backend_agg", "pyiceberg.catalog.sql", "cvxpy")
 VOLATILE = {"seconds", "finished_at", "is_cached"}  # fields of a line that differ between equal sessions
+
+
+class InThisProcess(Executor):
+    """Calls in this process, each when its outcome is asked for."""
+
+    def __init__(self, *shared):
+        super().__init__()
+        self._shared = shared
+
+    def receive(self, timeout):
+        call = self._waiting.popleft()
+        _, call.returned, call.error = pickle.loads(outcome_of(call.function, *call.arguments, *self._shared))
+        return call, None
+
+    def end(self):
+        pass
+
+    def _dispatch(self):
+        pass
 
 
 def cufolio(cap: float = 0.2, **settings) -> ExperimentSpec:
@@ -145,6 +167,7 @@ def run_in_forks() -> None:
     """
     for module in LAZY:
         import_module(module)
+    PRELOADED[:] = [trial_pool.__name__, trial_pool.SOLVER]  # these searches train nothing
     share_forkserver()
     gc.freeze()
     for task in sys.stdin:

@@ -5,7 +5,9 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
+from nvtrader_pipelines.components.executor_choice import make_executor
 from nvtrader_pipelines.evaluation.sharpe.lead import Lead
+from nvtrader_pipelines.research import trial_pool
 from nvtrader_pipelines.research.journal import SessionClosed, TrialRerun
 from nvtrader_pipelines.research.recorded_session import read_session, request_stop
 from nvtrader_pipelines.research.session import run_session
@@ -146,6 +148,7 @@ def test_base_whose_process_is_killed_is_judged_by_a_resume(noise_home, monkeypa
         kill_workers(before)
 
     with monkeypatch.context() as killing:
+        killing.setattr(trial_pool, "make_executor", make_executor)
         killing.setattr(TrialPool, "submit", submit_and_kill)
         with pytest.raises(ValueError):
             run(noise_home, folder)
@@ -189,7 +192,7 @@ def test_base_that_the_market_cannot_hold_is_refused_without_a_session(noise_hom
     assert not noise_home.research_sessions.exists()
 
 
-def test_full_disk_ends_the_session_and_a_resume_loses_nothing(straight, tmp_path, monkeypatch):
+def test_full_disk_ends_the_session_and_a_resume_loses_nothing(straight, cheap_sessions, tmp_path, monkeypatch):
     new, session_id, expected = straight
     folder = SessionFolder.of(home := copy_home(new, tmp_path / "home"), session_id)
     append, write, n_writes = SessionFolder.append, SessionFolder.write_returns, iter(range(100))
@@ -262,7 +265,7 @@ def test_kill_switch_interrupts_and_the_session_resumes(noise_home):
     assert len(trials_of(folder)) == 4
 
 
-def test_stop_request_ends_without_a_verdict_and_resume_finishes(straight, tmp_path):
+def test_stop_request_ends_without_a_verdict_and_resume_finishes(straight, cheap_sessions, tmp_path):
     new, session_id, expected = straight
     folder = SessionFolder.of(home := copy_home(new, tmp_path / "home"), session_id)
     with pytest.raises(StorageError):
@@ -320,11 +323,11 @@ def test_trial_of_another_session_is_answered_without_training(noise_home, jobs)
 
 def test_number_of_scenarios_is_a_seed_and_never_kept(noise_home, jobs):
     base = cufolio(n_scenarios=1000)
-    count = {"agent.n_scenarios": {"low": 1000, "high": 1050}}
-    folder = new_session(noise_home, base, bounds=count, proposer={"kind": "grid", "points": 51}, budget=51)
+    count = {"agent.n_scenarios": {"low": 1000, "high": 1012}}
+    folder = new_session(noise_home, base, bounds=count, proposer={"kind": "grid", "points": 13}, budget=13)
     first, *lines, closed = run(noise_home, folder)
     assert len(set(first.sharpes)) == len(first.seeds) == 5
-    assert len(trials_of(folder, "judged")) == 50
+    assert len(trials_of(folder, "judged")) == 12
     assert Standing.KEPT not in {line.standing for line in lines}
     assert closed.outcome == "nothing found"
     assert [job.scenario_seed for job in jobs[0][:6]] == [0, 1, 2, 3, 4, 5]

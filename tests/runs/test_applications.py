@@ -3,7 +3,8 @@ from typing import get_args
 import pytest
 
 from nvtrader_pipelines.market.calendar import TradingCalendar
-from nvtrader_pipelines.orchestration.materialize import update_market
+from nvtrader_pipelines.orchestration import materialize
+from nvtrader_pipelines.orchestration.partitions import RANGE_END, RANGE_START
 from nvtrader_pipelines.runs.applications import (
     app_content,
     app_source,
@@ -35,7 +36,9 @@ def store(tmp_path_factory):
     home.market_file.write_text("# ours\nsources:\n  - kind: landing\n")
     deliver_app_files(home, "fundamentals", [files / "stocks.csv", files / "ratios.csv"])
     deliver_app_files(home, "crypto", [files / "coins.csv"])
-    update_market(Store(home), quiet=True)
+    with pytest.MonkeyPatch.context() as patch:  # years without a bar cost events of every asset, too
+        patch.setattr(materialize, "whole_history_tags", lambda: {RANGE_START: "2015", RANGE_END: "2018"})
+        materialize.update_market(Store(home), quiet=True)
     return Store(home)
 
 

@@ -116,9 +116,10 @@ def test_experiment_trains_and_tests_on_the_days_of_a_landed_book(store, tmp_pat
     assert world_document(store, "own").run.run_id == run_id
 
 
-def test_landing_command_shows_the_book_for_sql(store, tmp_path):
+@pytest.mark.slow
+def test_landing_command_shows_the_book_for_sql(store, tmp_path, fast_nvtrader):
     store.home.experiments.mkdir(parents=True)
     files = [str(file) for file in event_files(tmp_path)]
-    landed = nvtrader(store.home, "worlds", "land", *files, "--book", "own", "--json")
+    landed = nvtrader(store.home, "worlds", "land", *files, "--book", "own", "--json", command=fast_nvtrader)
     assert landed.returncode == 0
     assert query_views(store, "SELECT count(*) AS n FROM silver.order_books WHERE bids[1] < asks[1]")["n"][0] == 182

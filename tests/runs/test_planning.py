@@ -1,4 +1,5 @@
 from datetime import date
+from functools import cache
 
 import polars as pl
 import pytest
@@ -35,8 +36,14 @@ SPEC = ExperimentSpec(
 KEY = SPEC.partition_key
 
 
+@cache
+def made_market(seed, n_sessions):
+    """Tables of random walks."""
+    return market_tables(csv_file(synthetic_bars(n_sessions=n_sessions, seed=seed)))
+
+
 def derive(store, seed, n_sessions=460):
-    made = market_tables(csv_file(synthetic_bars(n_sessions=n_sessions, seed=seed)))
+    made = made_market(seed, n_sessions)
     tables = {BARS: made.bars, CLEAN_BARS: made.clean_bars, RETURNS: made.returns, FEATURES: made.features}
     for table, rows in tables.items():
         store.tables.replace(table, rows, {})

@@ -163,7 +163,7 @@ def test_archived_names_of_an_unknown_experiment_raises(store):
         names_with_variants(store, "smal")
 
 
-@pytest.mark.parametrize("n_sessions", [410, N_SESSIONS, 600])
+@pytest.mark.parametrize("n_sessions", [410, *(pytest.param(n, marks=pytest.mark.nightly) for n in (N_SESSIONS, 600))])
 def test_experiment_fitted_to_a_history_has_three_folds_or_more_and_no_warning(market, n_sessions):
     land(market, n_sessions)
     path = write_experiment(market.home, "ours", fields=fit_history(market, "landing", ["bbb", "Aaa", "AAA"]))

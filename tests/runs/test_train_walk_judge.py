@@ -27,8 +27,10 @@ from nvtrader_pipelines.runs.train_walk_judge import (
 )
 from nvtrader_pipelines.storage.errors import StorageError
 from nvtrader_pipelines.storage.kill_switch import FileKillSwitch, Halt
+from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, RUNS, TRAJECTORIES
 from nvtrader_pipelines.storage.training_curve_file import read_points
+from tests.homes import copy_home
 from tests.runs.small_runs import EXPERIMENT, KEY, N_SESSIONS, land, rows_of, run_whole, small_home
 from tests.runs.untrained import market_home, planned, sealed
 
@@ -260,21 +262,22 @@ def test_run_with_a_changed_sealed_policy_fails(tmp_path):
     assert ledger.events(plan.run_id)["stage"][-1] == "error"
 
 
-@pytest.fixture(scope="module")
-def grown(tmp_path_factory):
-    """Home and run of this process, made before newer bars landed; replays may be added."""
-    store = small_home(tmp_path_factory.mktemp("grown") / "home")
-    list(run_whole(store, KEY, ME))
-    before = store.policies.read_latest(KEY)
-    land(store, N_SESSIONS + 40)
-    return store, before
-
-
+@pytest.mark.nightly
 @pytest.mark.slow
-def test_two_processes_give_equal_policies_and_rows(finished_store, run, grown):
-    store, again = grown
+def test_two_processes_give_equal_policies_and_rows(finished_store, run, tmp_path):
+    store = small_home(tmp_path / "home")
+    list(run_whole(store, KEY, ME))
+    again = store.policies.read_latest(KEY)
     assert (again.run_id, again.sha256) == (run.run_id, run.sha256)
     require_equal(rows_of(store, run.run_id), rows_of(finished_store, run.run_id))
+
+
+@pytest.fixture(scope="module")
+def grown(finished_store, tmp_path_factory):
+    """Copy of the home in which newer bars have landed, and the run; replays may be added."""
+    store = Store(copy_home(finished_store.home, tmp_path_factory.mktemp("grown") / "home"))
+    land(store, N_SESSIONS + 40)
+    return store, store.policies.read_latest(KEY)
 
 
 @pytest.mark.nightly

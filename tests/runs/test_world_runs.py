@@ -19,7 +19,7 @@ from nvtrader_pipelines.storage.specs import write_experiment
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import REWARD_DECOMPOSITION, TRAINING_CURVES, TRAJECTORIES, WORLD_RESULTS
 from nvtrader_pipelines.storage.world_files import read_world, read_worlds
-from tests.homes import NVTRADER, environment
+from tests.homes import NVTRADER, copy_home, environment
 from tests.runs.small_runs import EXPERIMENT, market_home
 from tests.runs.small_worlds import CLOSED, SALE, TRADE, run_steps, write_worlds
 
@@ -27,7 +27,8 @@ pytestmark = pytest.mark.slow
 
 
 def policies(home):
-    return {path.name: path.read_bytes() for path in home.policies.rglob("*.zip")}
+    """Policies of the order by file."""
+    return {path.name: path.read_bytes() for path in home.policies.glob("sale@*/**/*.zip")}
 
 
 @pytest.fixture(scope="module")
@@ -127,9 +128,8 @@ def test_interrupted_run_continues_to_equal_bytes(sold, store):
     assert results[0].sort("seed").equals(results[1].sort("seed"))
 
 
-def test_changed_policy_file_is_trained_again(sold, store):
-    write_worlds(store.home, sale=SALE)
-    run_steps(store, "sale")
+def test_changed_policy_file_is_trained_again(sold, tmp_path):
+    store = Store(copy_home(sold.home, tmp_path / "copy"))
     path = next(store.home.policies.rglob("fold-0-seed-1.zip"))
     path.write_bytes(path.read_bytes()[:-1])
     run_steps(store, "sale")

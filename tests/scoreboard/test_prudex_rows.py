@@ -10,8 +10,11 @@ from nvtrader_pipelines.evaluation.prudex.holdings import WindowHoldings
 from nvtrader_pipelines.evaluation.prudex.record import ACTIONS, CURVES, RETURNS, RUNS
 from nvtrader_pipelines.scoreboard.prudex_rows import read_prudex_record, stored_surrogate
 from nvtrader_pipelines.storage import tables
+from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.judgements import Result
+from nvtrader_pipelines.storage.store import Store
 from tests.evaluation.prudex.records import market_of, run_of
+from tests.homes import copy_home
 from tests.storage.table_rows import SPEC_HASH, conform
 
 KINDS = {"first": "walk_forward", "latest": "walk_forward", "replayed": "replay", "purged": "walk_forward"}
@@ -25,9 +28,11 @@ def yearly(rows):
     return rows.with_columns(year=pl.col("session").dt.year())
 
 
-@pytest.fixture
-def record(store):
-    """Record of a home with two runs of one experiment, a replay and a newer validation-only run."""
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """Home with two runs of one experiment, a replay and a newer validation-only run; read it, never write it."""
+    store = Store(Home(tmp_path_factory.mktemp("recorded") / "home"))
+    store.home.landing.mkdir(parents=True)
     runs = {run_id: run_of("ppo", run_id, seed=day, days=day) for day, run_id in enumerate(KINDS)}
     span = {"snapshot_ids": "{}", "window_first": dt.date(2015, 1, 5), "window_last": dt.date(2015, 12, 14)}
     for table, part in ((tables.RUNS, 0), (tables.EQUITY_CURVES, 1), (tables.ACTION_LOGS, 2)):
@@ -43,7 +48,13 @@ def record(store):
     later = returns.with_columns(pl.col("session").dt.offset_by("1y"), year=pl.lit(2016))
     store.tables.replace(tables.RETURNS, stored(tables.RETURNS, pl.concat([returns, elsewhere, later])), {})
     store.tables.replace(tables.FEATURES, stored(tables.FEATURES, features.drop("momentum"), momentum_12_1=0.5), {})
-    return read_prudex_record(store)
+    return store
+
+
+@pytest.fixture(scope="module")
+def record(recorded):
+    """Record of that home."""
+    return read_prudex_record(recorded)
 
 
 def test_record_holds_the_latest_run_of_an_experiment(record):
@@ -64,7 +75,8 @@ def test_record_holds_only_needed_columns_and_market(record):
     assert record.returns["session"].dt.year().unique().to_list() == [2015]
 
 
-def test_markets_of_the_home_count_with_and_without_runs(store, record):
+def test_markets_of_the_home_count_with_and_without_runs(recorded, record, tmp_path):
+    store = Store(copy_home(recorded.home, tmp_path / "home"))
     panel = pl.DataFrame({"source": ["coins"], "calendar": ["24/7"]})
     store.tables.replace(tables.MARKET_PANEL, conform(tables.MARKET_PANEL, panel), {})
     assert read_prudex_record(store).markets == ("coins", "sample")
