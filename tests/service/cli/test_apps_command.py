@@ -5,12 +5,28 @@ import json
 import polars as pl
 import pytest
 
+from nvtrader_pipelines.runs import applications
 from nvtrader_pipelines.storage.store import Store
-from tests.homes import copy_home
+from tests.homes import HOLDOUT, copy_home
+from tests.markets import synthetic_bars
 
 pytestmark = pytest.mark.slow
 
 
+@pytest.fixture
+def one_fold(monkeypatch):
+    """Fit experiments with one fold, three seeds and small rollouts to a market."""
+    fit = applications.fit_history
+
+    def fit_small(*market):
+        content = fit(*market)
+        agent = {**content["agent"], "n_envs": 8, "batch_size": 8 * content["agent"]["n_steps"]}
+        return {**content, "agent": agent, "splitter": HOLDOUT, "seeds": [0, 1, 2]}
+
+    monkeypatch.setattr(applications, "fit_history", fit_small)
+
+
+@pytest.mark.usefixtures("one_fold")
 def test_paper_trains_judges_and_replays_the_last_month(built_home, command, tmp_path):
     home = copy_home(built_home, tmp_path / "home")
     at_home = command(home)
@@ -24,6 +40,7 @@ def test_paper_trains_judges_and_replays_the_last_month(built_home, command, tmp
 
 
 @pytest.mark.nightly
+@pytest.mark.usefixtures("one_fold")
 def test_paper_goes_on_from_its_last_close_when_prices_are_new(built_home, command, tmp_path):
     home = copy_home(built_home, tmp_path / "home")
     at_home = command(home)
@@ -42,8 +59,9 @@ def test_paper_goes_on_from_its_last_close_when_prices_are_new(built_home, comma
     assert sum(key.startswith("paper-trading@") for key in keys) == 2
 
 
-def test_refused_file_is_named_and_trains_nothing(built_home, command, tmp_path):
-    home = copy_home(built_home, tmp_path / "home")
+def test_refused_file_is_named_and_trains_nothing(home, command, tmp_path):
+    home.market_file.write_text("sources: [{kind: landing}]\n")
+    synthetic_bars(n_sessions=20, n_symbols=1).write_csv(home.landing / "prices.csv")
     (tmp_path / "bad.csv").write_text("hello\n")
     shown = command(home)("apps", "portfolio", "--files", str(tmp_path / "bad.csv"))
     assert (shown.exit_code, "bad.csv" in shown.stderr) == (3, True)
