@@ -1,6 +1,7 @@
 """The service as a process: start, signals and ends."""
 
 import json
+import os
 import signal
 import sqlite3
 import time
@@ -8,6 +9,7 @@ from contextlib import ExitStack
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+import psutil
 import pytest
 
 from nvtrader_pipelines.storage.code_server import running_url
@@ -17,10 +19,17 @@ from tests.service.api.conftest import TOKEN
 from tests.service.api.servers import served
 
 
-def test_service_lets_in_by_its_link_and_ends_quick_and_silent(built_home):
+def service_on(url):
+    """Process that listens on the port of a URL."""
+    port = int(url.rpartition(":")[2])
+    (pid,) = {each.pid for each in psutil.net_connections() if each.laddr.port == port and each.status == "LISTEN"}
+    return pid
+
+
+def test_service_lets_in_by_its_link_and_ends_quick_and_silent(built_home, fast_nvtrader):
     store = Store(built_home)
     task = store.ledger.run(store.ledger.runs()["run_id"][0]).task_id
-    with served(built_home) as (process, url, line), ExitStack() as stack:
+    with served(built_home, command=fast_nvtrader) as (process, url, line), ExitStack() as stack:
         assert line.startswith(f"{url}/?token={TOKEN}")
         with urlopen(f"{url}/?token={TOKEN}", timeout=10) as answer:
             assert answer.url == f"{url}/continuous-rl.html"
@@ -31,7 +40,7 @@ def test_service_lets_in_by_its_link_and_ends_quick_and_silent(built_home):
         streams = [stack.enter_context(urlopen(f"{url}/chat/stream/{task}", timeout=10)) for _ in range(20)]
         first = [stream.readline() for stream in streams]
         began = time.monotonic()
-        process.send_signal(signal.SIGTERM)
+        os.kill(service_on(url), signal.SIGTERM)
         output = "".join(process.communicate(timeout=10))
         seconds = time.monotonic() - began
     assert len(first) == 20

@@ -6,6 +6,9 @@ import polars as pl
 import pytest
 
 from nvtrader_pipelines.runs import applications
+from nvtrader_pipelines.runs.ingestion import ingest_market
+from nvtrader_pipelines.runs.lifecycle import now
+from nvtrader_pipelines.service.operations.home import WholeHome
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import HOLDOUT, copy_home
 from tests.markets import synthetic_bars
@@ -59,7 +62,8 @@ def test_paper_goes_on_from_its_last_close_when_prices_are_new(built_home, comma
     assert sum(key.startswith("paper-trading@") for key in keys) == 2
 
 
-def test_refused_file_is_named_and_trains_nothing(home, command, tmp_path):
+def test_refused_file_is_named_and_trains_nothing(home, command, tmp_path, monkeypatch):
+    monkeypatch.setattr(WholeHome, "ingest", lambda family: ingest_market(family.store.tables, [2015], now()))
     home.market_file.write_text("sources: [{kind: landing}]\n")
     synthetic_bars(n_sessions=20, n_symbols=1).write_csv(home.landing / "prices.csv")
     (tmp_path / "bad.csv").write_text("hello\n")
