@@ -5,31 +5,16 @@ import json
 import polars as pl
 import pytest
 
-from nvtrader_pipelines.runs import applications
 from nvtrader_pipelines.runs.ingestion import ingest_market
 from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.service.operations.home import WholeHome
 from nvtrader_pipelines.storage.store import Store
-from tests.homes import HOLDOUT, copy_home
+from tests.homes import copy_home
 from tests.markets import synthetic_bars
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def one_fold(monkeypatch):
-    """Fit experiments with one fold, three seeds and small rollouts to a market."""
-    fit = applications.fit_history
-
-    def fit_small(*market):
-        content = fit(*market)
-        agent = {**content["agent"], "n_envs": 8, "batch_size": 8 * content["agent"]["n_steps"]}
-        return {**content, "agent": agent, "splitter": HOLDOUT, "seeds": [0, 1, 2]}
-
-    monkeypatch.setattr(applications, "fit_history", fit_small)
-
-
-@pytest.mark.usefixtures("one_fold")
 def test_paper_trains_judges_and_replays_the_last_month(built_home, command, tmp_path):
     home = copy_home(built_home, tmp_path / "home")
     at_home = command(home)
@@ -43,11 +28,11 @@ def test_paper_trains_judges_and_replays_the_last_month(built_home, command, tmp
 
 
 @pytest.mark.nightly
-@pytest.mark.usefixtures("one_fold")
 def test_paper_goes_on_from_its_last_close_when_prices_are_new(built_home, command, tmp_path):
     home = copy_home(built_home, tmp_path / "home")
     at_home = command(home)
-    assert at_home("apps", "paper", "--timesteps", "256", "--no-judge").exit_code == 0
+    first = at_home("apps", "paper", "--timesteps", "256", "--no-judge")
+    assert first.exit_code == 0, first.output
     prices = pl.read_csv(home.landing / "prices.csv")
     more = prices.filter(pl.col("date") == prices["date"].max()).with_columns(date=pl.lit("2018-01-03"))
     pl.concat([prices, more]).write_csv(tmp_path / "prices.csv")

@@ -28,6 +28,7 @@ def test_ingest_of_an_unchanged_market_prints_one_line(copied, command):
     assert document["experiments"] == []
 
 
+@pytest.mark.slow
 def test_ingest_of_a_file_copies_it_into_the_landing_folder(home, command, tmp_path):
     home.market_file.write_text("sources: [{kind: landing}]\n")
     bars, prices = synthetic_bars(n_sessions=60, n_symbols=2), tmp_path / "more.csv"
