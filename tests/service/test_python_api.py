@@ -18,6 +18,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.views.view_definitions import VIEWS
 from tests.homes import KEY, SWEPT, small_home
+from tests.markets import synthetic_bars
 from tests.runs.small_worlds import CLOSED, write_worlds
 
 SCRIPT = (
@@ -122,12 +123,13 @@ def test_warning_of_dagster_in_a_running_event_loop_is_ignored():
 
 
 @pytest.mark.slow
-def test_delivered_file_is_landed_and_ingested_once(tmp_path, capsys):
-    home = small_home(tmp_path / "home")
-    delivered = (home.landing / "prices.csv").rename(tmp_path / "prices.csv")
+def test_delivered_file_is_landed_and_ingested_once(home, tmp_path, capsys):
+    home.market_file.write_text("sources: [{kind: landing}]\n")
+    delivered = tmp_path / "prices.csv"
+    synthetic_bars(n_sessions=60, n_symbols=1).write_csv(delivered)
     pipeline = Pipeline(home.root, quiet=True)
     summary = pipeline.ingest(delivered)
-    assert [(row.source, row.n_kept, row.n_refused) for row in summary.symbols] == [("landing", 756, 0)] * 3
+    assert [(row.source, row.n_kept, row.n_refused) for row in summary.symbols] == [("landing", 60, 0)]
     assert (home.landing / "prices.csv").read_bytes() == delivered.read_bytes()
     assert capsys.readouterr().out == ""
     landed = (home.landing / "prices.csv").stat().st_mtime_ns

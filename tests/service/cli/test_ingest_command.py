@@ -28,14 +28,17 @@ def test_ingest_of_an_unchanged_market_prints_one_line(copied, command):
     assert document["experiments"] == []
 
 
-def test_ingest_of_a_file_copies_it_into_the_landing_folder(copied, command, tmp_path):
-    prices = tmp_path / "more.csv"
-    prices.write_text((copied.landing / "prices.csv").read_text().replace("AAA", "DDD"))
-    shown = command(copied)("ingest", str(prices), "--json")
+@pytest.mark.slow
+def test_ingest_of_a_file_copies_it_into_the_landing_folder(home, command, tmp_path):
+    home.market_file.write_text("sources: [{kind: landing}]\n")
+    bars, prices = synthetic_bars(n_sessions=60, n_symbols=2), tmp_path / "more.csv"
+    bars.filter(symbol="AAA").write_csv(home.landing / "prices.csv")
+    bars.filter(symbol="BBB").write_csv(prices)
+    shown = command(home)("ingest", str(prices), "--json")
     assert shown.exit_code == 0, shown.output
-    assert [row["symbol"] for row in json.loads(shown.output)["symbols"]] == ["AAA", "BBB", "CCC", "DDD"]
-    assert (copied.landing / "more.csv").read_bytes() == prices.read_bytes()
-    missing = command(copied)("ingest", str(tmp_path / "none.csv"))
+    assert [row["symbol"] for row in json.loads(shown.output)["symbols"]] == ["AAA", "BBB"]
+    assert (home.landing / "more.csv").read_bytes() == prices.read_bytes()
+    missing = command(home)("ingest", str(tmp_path / "none.csv"))
     assert missing.exit_code == 3
     assert "none.csv must be a file of prices, but does not exist" in missing.stderr
 

@@ -13,6 +13,7 @@ from nvtrader_pipelines.promotion.active_policy import activations, read_active
 from nvtrader_pipelines.promotion.recency import start_deadline
 from nvtrader_pipelines.runs.run_tables import complete_run
 from nvtrader_pipelines.service.cli.exit_codes import BAD_INPUT, FAILED
+from nvtrader_pipelines.service.doctor import check_pointer_file
 from nvtrader_pipelines.storage.errors import CodeMismatchError
 from nvtrader_pipelines.storage.ledger import Ledger
 from nvtrader_pipelines.storage.store import Store
@@ -175,8 +176,8 @@ def test_doctor_names_a_pointer_file_that_the_next_policies_writes(invoke, store
     before = re.sub(rb'(at": ?")[^"]*', rb"\g<1>" + earlier, written.replace(b'"small"', b'"small/seed-1"'))
     for content, kind in ((None, "missing"), (b"{", "missing"), (before, "outdated"), (b"{}", "edited")):
         path.unlink() if content is None else path.write_bytes(content)
-        finding = doctor_checks(invoke)["pointer file"]
-        assert (finding["result"], "`nvtrader policies`" in finding["problem"]) == (kind, True)
+        (finding,) = check_pointer_file(store)
+        assert (finding.result, "`nvtrader policies`" in finding.problem) == (kind, True)
         invoke("policies")
         assert path.read_bytes() == written
 

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from nvtrader_pipelines.desk import account_activity
 from nvtrader_pipelines.desk.account_activity import activity, trade_document
 from nvtrader_pipelines.desk.account_facts import AccountFacts
 from nvtrader_pipelines.desk.rebalancing import reference_curves
@@ -72,7 +73,15 @@ def account(store, request):
 
 
 @pytest.fixture
-def invoke(store, command):
+def undrawn():
+    """Leave out the pictures of accounts, unless a test undoes it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(account_activity, "draw_account", lambda *_: "none.png")
+        yield patch
+
+
+@pytest.fixture
+def invoke(store, command, undrawn):
     return command(store.home)
 
 
@@ -99,9 +108,10 @@ def assert_printed(found, document):
     assert "━" not in found.stdout
 
 
-def test_replayed_history_equals_backtest_and_resumes_at_its_end(store, invoke, account, days):
+def test_replayed_history_equals_backtest_and_resumes_at_its_end(store, invoke, account, days, undrawn):
     publish(store)  # a home that was never published has no views
     first = trade(invoke, account, "--from", days[0], "--to", days[11])
+    undrawn.undo()
     assert_printed(invoke("trade", "--account", account, "--from", str(days[0]), "--to", str(days[11])), first)
     later = trade(invoke, account, "--to", days[23])
     assert (first["n_sessions"], first["first_session"], first["last_session"]) == (12, str(days[0]), str(days[11]))

@@ -19,7 +19,7 @@ from nvtrader_pipelines.storage.tables import CLEAN_BARS, FEATURES, FILLS, MARKE
 from nvtrader_pipelines.storage.views.publishing import publish
 from tests.homes import copy_home
 from tests.service.api.conftest import AUTHORIZED, client_of
-from tests.service.api.page.test_browser import ONE_LOOK, axe_findings
+from tests.service.api.page.test_browser import LOOKS, axe_findings
 from tests.service.api.servers import served
 
 pytestmark = pytest.mark.slow
@@ -28,13 +28,13 @@ PARTS = ("positions", "days", "months", "orders", "plans")
 
 @pytest.fixture(scope="module")
 def traded(built_home, tmp_path_factory):
-    """Home whose account has traded for half a year."""
+    """Home whose account has traded for a third of a year."""
     home = copy_home(built_home, tmp_path_factory.mktemp("traded") / "home")
     client = client_of(home)
     name = client.get("/api/nemorl/policies").json()["policies"][0]["policy"]
     client.post("/api/nemorl/policies/activate", json={"policy": name}, headers=AUTHORIZED)
     desk = Desk(Store(home), by="ann")
-    drain(desk.trade(date(2017, 1, 10), date(2017, 6, 30), acknowledge=True))
+    drain(desk.trade(date(2017, 1, 10), date(2017, 4, 28), acknowledge=True))
     desk.mirror()
     publish(Store(home))
     return home
@@ -125,7 +125,7 @@ def test_account_of_a_market_that_is_gone_keeps_its_past(traded, page, tmp_path)
     assert client.get("/accounts/paper/names/AAA").status_code == 404
 
 
-@pytest.mark.parametrize(("scheme", "width"), ONE_LOOK)
+@pytest.mark.parametrize(("scheme", "width"), LOOKS)
 def test_page_of_an_account_is_accessible_and_never_scrolls_sideways(look, traded_url, scheme, width):
     page = look(traded_url, "/accounts/paper", width=width, scheme=scheme)
     for chart in ("account", "profit", "name"):

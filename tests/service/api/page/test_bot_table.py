@@ -99,7 +99,7 @@ def test_next_run_of_a_schedule_is_shown_once_it_is_known(started):
     assert read_bot_table(shared).parts["bots"].count("next 2026-03-03 18:30") == 1
 
 
-@pytest.mark.parametrize(("scheme", "width"), LOOKS[1:])
+@pytest.mark.parametrize(("scheme", "width"), LOOKS)
 def test_stop_on_the_page_halts_one_account_until_its_start(serve, look, home, scheme, width):
     _, url, _ = serve(home)
     page = look(url, width=width, scheme=scheme)

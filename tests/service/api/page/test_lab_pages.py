@@ -20,7 +20,7 @@ from tests.homes import copy_home, expose_run, run_of, small_home
 from tests.research.sessions import a_journal, a_session, write_session
 from tests.runs.small_worlds import CLOSED, run_steps, write_worlds
 from tests.service.api.conftest import AUTHORIZED, TOKEN, client_of
-from tests.service.api.page.test_browser import LOOKS, MARKUP, ONE_LOOK, axe_findings
+from tests.service.api.page.test_browser import LOOKS, MARKUP, axe_findings
 from tests.service.api.servers import served
 
 pytestmark = pytest.mark.slow
@@ -213,7 +213,7 @@ def test_click_on_a_header_sorts_by_value_with_missing_ones_last(look, changing)
     assert axe_findings(page) == []
 
 
-@pytest.mark.parametrize(("scheme", "width"), ONE_LOOK)
+@pytest.mark.parametrize(("scheme", "width"), LOOKS)
 def test_page_of_a_search_draws_its_finished_trials(look, changing, scheme, width):
     page = look(changing[1], "/lab/searches/20260302-090000-aaaa", width=width, scheme=scheme)
     expect(page.locator("h2.lead")).to_have_text("26 finished trials, 2 infeasible, 1 known, 1 pruned, 1 failed")

@@ -18,9 +18,10 @@ from nvtrader_pipelines.runs.lifecycle import now
 from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.training_curve_file import append_point
-from tests.homes import copy_home
+from tests.homes import copy_home, small_home
 from tests.markets import synthetic_bars, synthetic_sessions
-from tests.research.search_homes import land, market, new_session, run, search_home
+from tests.research.search_homes import land
+from tests.research.sessions import a_journal, a_session, write_session
 from tests.service.api.servers import free_port, served
 
 pytestmark = pytest.mark.slow
@@ -170,9 +171,8 @@ def test_change_of_a_plan_does_not_scroll_the_page(serve, look, waiting, tmp_pat
 
 
 def test_new_trial_keeps_the_opened_row_the_focus_and_the_scroll(serve, look, tmp_path):
-    home = search_home(tmp_path / "home", market())
-    folder = new_session(home, budget=6)
-    run(home, folder)
+    home = small_home(tmp_path / "home")
+    folder = write_session(home, a_session(), a_journal(12).lines)
     lines = folder.read_lines()
     last = max(i for i, line in enumerate(lines) if b'"event":"trial"' in line)
     folder.journal.write_bytes(b"".join(line + b"\n" for line in lines[:last]))
@@ -181,7 +181,7 @@ def test_new_trial_keeps_the_opened_row_the_focus_and_the_scroll(serve, look, tm
     page.add_style_tag(content="#autoresearch .scroll.tall { max-height: 5rem }")
     rows = page.locator("#autoresearch tbody tr[data-key]")
     n_rows = rows.count()
-    row = rows.last
+    row = rows.filter(has=page.locator("summary")).last
     key = row.get_attribute("data-key")
     row.locator("summary").click()
     table = page.locator("#autoresearch .scroll.tall")
