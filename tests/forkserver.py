@@ -12,9 +12,9 @@ from nvtrader_pipelines.research import trial_pool
 PRELOADED = [*training.PRELOADED, trial_pool.__name__, *trial_pool.SOLVER]  # what workers of any call import
 
 
-def share_forkserver() -> None:
+def share_forkserver(preloaded: list[str] = PRELOADED) -> None:
     """Start the fork server; forks of this process use it instead of starting their own."""
-    get_context("forkserver").set_forkserver_preload(PRELOADED)
+    get_context("forkserver").set_forkserver_preload(preloaded)
     forkserver.ensure_running()
     forkserver._forkserver.ensure_running = lambda: None
 

@@ -31,7 +31,7 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.research_files import SessionFolder
 from nvtrader_pipelines.storage.store import Store
 from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, FEATURES, RETURNS
-from tests.forkserver import PRELOADED, share_forkserver
+from tests.forkserver import share_forkserver
 from tests.markets import INGESTED_AT, csv_file, market_tables, synthetic_sessions, synthetic_symbols
 
 N_NAMES, N_SESSIONS = 8, 1200
@@ -167,8 +167,7 @@ def run_in_forks() -> None:
     """
     for module in LAZY:
         import_module(module)
-    PRELOADED[:] = [trial_pool.__name__, trial_pool.SOLVER]  # these searches train nothing
-    share_forkserver()
+    share_forkserver([trial_pool.__name__, *trial_pool.SOLVER])  # these searches train nothing
     gc.freeze()
     for task in sys.stdin:
         fork = os.fork()
