@@ -73,7 +73,6 @@ SHOWN = {"text", "ini", "mermaid"}  # blocks that are not run: output, system fi
 VENV = Path(sys.executable).parent
 LIMITS = "max_gross: 4\nmax_net: 4\nmax_short: 1\nmin_net: -4\n"  # of a desk that allows every experiment of a guide
 WITH_BROKER = {"alpaca"}  # guides that a test of their own runs
-WITHOUT_HOME = {"mean-cvar", "weight-pipeline", "worlds"}  # guides whose Python needs no home
 RECORDING = """
 pip() { :; }
 nvtrader() { printf '%s\\x1e' "$(printf '%s\\x1f' "$@")" >> calls; echo "$ANSWER"; }
@@ -325,7 +324,9 @@ def test_python_of_a_guide_imports_and_calls_what_exists(guide):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(WITHOUT_HOME))
+@pytest.mark.parametrize(
+    "name", ["mean-cvar", "weight-pipeline", pytest.param("worlds", marks=pytest.mark.nightly)]  # which trains
+)
 def test_python_of_a_guide_without_home_runs(name, capsys):
     for text in code_blocks(NAMED[name]):
         exec(compile(shortened(text), f"{name}.md", "exec"), {})

@@ -122,7 +122,7 @@ def test_warning_of_dagster_in_a_running_event_loop_is_ignored():
     asyncio.run(inside())
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_delivered_file_is_landed_and_ingested_once(home, tmp_path, capsys):
     home.market_file.write_text("sources: [{kind: landing}]\n")
     delivered = tmp_path / "prices.csv"
