@@ -207,12 +207,12 @@ def echo(received):
 
 
 @pytest.mark.slow
-def test_key_that_an_endpoint_repeats_is_nowhere(home, monkeypatch, fast_nvtrader):
+def test_key_that_an_endpoint_repeats_is_nowhere(home, monkeypatch):
     monkeypatch.setenv(KEY_VARIABLE, SECRET)
     texts = []
     with serve(echo, unauthorized) as server:
         configure(home, server)
-        with served(home, command=fast_nvtrader) as (process, url, _):
+        with served(home) as (process, url, _):
             for context in (RISING, RISING[:9]):
                 body = {"kind": "training_curve", "image_b64": encoded(png()), "context": context}
                 headers = {**AUTHORIZED, "Content-Type": "application/json"}
