@@ -325,7 +325,8 @@ def test_python_of_a_guide_imports_and_calls_what_exists(guide):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "name", ["mean-cvar", "weight-pipeline", pytest.param("worlds", marks=pytest.mark.nightly)]  # which trains
+    "name",
+    ["mean-cvar", "weight-pipeline", pytest.param("worlds", marks=pytest.mark.nightly)],  # which trains
 )
 def test_python_of_a_guide_without_home_runs(name, capsys):
     for text in code_blocks(NAMED[name]):

@@ -71,6 +71,7 @@ def prose(page: Path) -> str:
     return re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", SOURCES)
 def test_links_of_a_page_have_targets(page):
     source = ROOT / page
@@ -99,6 +100,7 @@ def test_routes_page_has_every_route_and_the_fields_of_bodies():
     assert "Ours" in text
 
 
+@pytest.mark.slow
 def test_components_page_has_every_member_and_field():
     text = committed("components")
     sections = re.split(r"^### ", text, flags=re.MULTILINE)
@@ -114,6 +116,7 @@ def test_tables_page_has_every_table_and_column():
         assert all(f"| `{name}` |" in sections[table.name] for name in table.schema)
 
 
+@pytest.mark.slow
 def test_documents_page_has_every_json_output_and_its_fields():
     page = committed("documents")
     sections = {part.partition("\n")[0]: part for part in re.split(r"^###? ", page, flags=re.MULTILINE)}

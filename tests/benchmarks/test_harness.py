@@ -33,6 +33,7 @@ def test_benchmarks_are_modules_with_main_in_order(fakes):
     assert find_benchmarks(folder)[0].summary == "How environment it is."
 
 
+@pytest.mark.slow
 def test_failing_benchmark_does_not_stop_the_others(fakes, tmp_path, capfd):
     fakes("b_broken", f'{FAST.replace("fast", "before")}; raise OSError("the disk is full")')
     fakes("c_silent", "pass")
@@ -56,6 +57,7 @@ def test_failing_benchmark_does_not_stop_the_others(fakes, tmp_path, capfd):
     }
 
 
+@pytest.mark.slow
 def test_named_benchmarks_alone_replace_results_and_may_miss_goals(fakes, capfd):
     folder = fakes("slow", SLOW.replace("slow", "old-name"))
     assert harness.main([], folder) == harness.OK
@@ -80,6 +82,7 @@ def test_list_runs_no_benchmark(fakes, capsys):
     assert not (folder / "results").exists()
 
 
+@pytest.mark.slow
 def test_missing_peer_fails_with_remedy(fakes, capfd):
     assert harness.main([], fakes("environment", "pass", head="import no_such_peer")) == harness.FAILED
     assert "`make bench` installs the peers, perhaps no_such_peer among them" in capfd.readouterr().out

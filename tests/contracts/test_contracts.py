@@ -38,6 +38,7 @@ EVERY_MEMBER = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("component", "check"), CASES)
 def test_member_keeps_the_contract_of_its_family(component, check):
     check(component)

@@ -120,6 +120,7 @@ def test_stage_alone_changes_some_decision(pipeline):
     assert changed - {"static_universe"} or pipeline == WIDE
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(pipeline=pipelines(), seed=st.integers(0, 2**32 - 1), t=st.integers(0, 159))
 def test_stages_together_keep_every_limit(pipeline, seed, t):

@@ -34,6 +34,7 @@ def test_scenarios_are_finite_simple_returns_of_every_name(spec, past, horizon):
     assert (drawn >= -1.0).all()
 
 
+@pytest.mark.slow
 @SCENARIOS
 @pytest.mark.parametrize("horizon", [1, 5])
 @pytest.mark.parametrize("numbers", [np.random.default_rng, CommonRandomNumbers])
@@ -45,6 +46,7 @@ def test_scenarios_are_reproducible_and_leave_the_past_unchanged(spec, horizon, 
         assert (spec.draw(past, numbers(1)) != spec.draw(past, numbers(2))).any()
 
 
+@pytest.mark.slow
 @SCENARIOS
 def test_generator_advances_and_common_random_numbers_repeat(spec):
     generator, common = np.random.default_rng(1), CommonRandomNumbers(1)

@@ -69,6 +69,7 @@ def test_document_counts_orders_by_reason_and_values_positions():
     assert (document.sharpe, document.turnover_per_year, document.walk_difference, document.note) == (*[None] * 3, "")
 
 
+@pytest.mark.slow
 def test_policy_trades_from_its_first_test_session_as_in_account_backtests(store, runs):
     run = store.policies.read_latest(KEY)
     deployment = open_deployment(store, run.run_id, "small")
@@ -84,6 +85,7 @@ def test_policy_trades_from_its_first_test_session_as_in_account_backtests(store
     assert (window.first_session, window.last_session, window.n_sessions) == (days[-10].item(), days[-3].item(), 8)
 
 
+@pytest.mark.slow
 def test_shares_are_of_the_prices_in_the_store(store, runs):
     panel, document = find_subject(store, "limit_reversion").panel, runs.backtest("limit_reversion")
     prices = dict(zip(panel.symbols, read_prices(store.tables, panel).last_closes[-1], strict=True))
@@ -105,6 +107,7 @@ def test_first_close_of_a_later_listing_leads_to_its_first_bar(store, monkeypatc
     assert market_bars(late, firsts).closes[50:, 1] == pytest.approx(closes[50:, 1], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_command_writes_the_document_and_its_picture(evaluated_home, command, runs, tmp_path):
     picture = tmp_path / "small.svg"
     options = ["--whole-shares", "--to", "2016-08-01", "-o", str(picture)]
@@ -120,6 +123,7 @@ def test_command_writes_the_document_and_its_picture(evaluated_home, command, ru
     assert command(evaluated_home)("backtest", "small", "--engine", "vectorised").exit_code == BAD_INPUT
 
 
+@pytest.mark.slow
 def test_strategy_asks_the_policy_that_is_named_as_its_agent(store, runs):
     rebal_freq = store.ledger.read(KEY).environment.rebal_freq
     asked = runs.backtest("rebalance", {"agent": "small", "last": "2016-08-01"})

@@ -29,6 +29,7 @@ def test_review_takes_the_value_at_the_session_of_the_plan(store, home):
     assert amounts == [250_000.0, pytest.approx(275_000.0), None]
 
 
+@pytest.mark.slow
 def test_record_compounds_six_months_beside_the_baseline_of_the_verdict(store):
     sessions = [dt.date(2020, month, day) for month in range(1, 9) for day in (2, 3)]
     policy = [0.5] * 4 + [0.1, -0.1] * 5 + [0.1, 0.2]
@@ -47,6 +48,7 @@ def test_record_compounds_six_months_beside_the_baseline_of_the_verdict(store):
     assert (record.policy_sharpe, record.baseline_sharpe) == (None, None)  # 12 sessions
 
 
+@pytest.mark.slow
 def test_record_of_a_quarter_has_annualized_sharpe_ratios(store):
     sessions = [dt.date(2020, 1, 2) + dt.timedelta(days=n) for n in range(80)]
     policy = np.random.default_rng(0).normal(0.001, 0.01, 80)
@@ -62,6 +64,7 @@ def test_record_of_a_quarter_has_annualized_sharpe_ratios(store):
     assert record_rows(record)["month"].to_list()[-3:] == ["Sharpe ratio", "  2.5 % bound", "  97.5 % bound"]
 
 
+@pytest.mark.slow
 def test_record_without_baselines_has_the_policy_alone(store):
     write_tests(store, [dt.date(2020, 1, 2)], {"tiny": [0.1]}, baseline=None)
     record = read_monthly_record(store, plan())
@@ -72,6 +75,7 @@ def test_run_without_verdict_has_no_record(store):
     assert read_monthly_record(store, plan()) is None
 
 
+@pytest.mark.slow
 def test_record_ends_at_the_session_of_the_plan(store):
     days = [dt.date(2020, month, 2) for month in (1, 2, 3)]
     write_tests(store, days, {"tiny": [0.1, 0.2, 0.3], "mean_cvar": [0.0] * 3})

@@ -1,11 +1,15 @@
 import datetime as dt
 
+import pytest
+
 from nvtrader_pipelines.desk import traded_market
 from nvtrader_pipelines.desk.halt import halt
 from nvtrader_pipelines.desk.rebalancing import replay_reason, server_message, skip_reason
 from nvtrader_pipelines.market.calendar import NEW_YORK
 from nvtrader_pipelines.notifications.home_status import read_home_status
 from tests.desk.desks import AT, add_account, days_of, desk, evening, states, trade
+
+pytestmark = pytest.mark.slow
 
 
 def test_replayed_account_is_left_to_a_person_until_a_trade_without_days(trading_home):

@@ -9,6 +9,8 @@ from nvtrader_pipelines.storage.account_book import SqliteBook
 from nvtrader_pipelines.storage.errors import StorageError
 from tests.desk.desks import add_account, days_of, desk, states, trade
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def home(trading_home):

@@ -62,6 +62,7 @@ def trade(desk, t):
     return list(desk.trade(PANEL.sessions[11].item(), PANEL.sessions[t].item()))
 
 
+@pytest.mark.slow
 def test_stateful_policy_trades_repeatedly_on_one_desk(desk):
     one = desk()
     for t in (14, 14, 17, 20):

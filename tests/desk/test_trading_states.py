@@ -62,6 +62,7 @@ def test_anything_at_the_path_of_an_account_halts_it_alone(store):
     assert store.switch_of("stocks").state().state == "active"
 
 
+@pytest.mark.slow
 def test_halted_account_stays_while_another_trades(trading_home):
     store, run = trading_home
     add_account(store, "other")

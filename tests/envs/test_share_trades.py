@@ -97,6 +97,7 @@ def shares_of(accounts, marks):
     return accounts.weights[:, :-1] * accounts.equity[:, None] * CAPITAL / marks[accounts.t]
 
 
+@pytest.mark.slow
 def test_accounts_equal_those_in_shares_and_cash():
     simulation, oracles, generator = simulate(PANEL, 3, 0), [ShareOracle() for _ in range(3)], np.random.default_rng(0)
     accounts, steps = simulation.accounts, 230

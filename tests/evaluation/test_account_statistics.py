@@ -31,6 +31,7 @@ def test_exposure_exceeds_one_with_debt():
     assert exposure(np.array([-0.5, -0.5])) == pytest.approx(1.5)
 
 
+@pytest.mark.slow
 @given(weights=arrays(float, (5, 7), elements=st.floats(0.01, 1.0)))
 def test_unequal_holdings_are_fewer_names(weights):
     found = effective_names(weights)

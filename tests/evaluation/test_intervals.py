@@ -27,6 +27,7 @@ def test_counts_of_draws_have_the_variance_of_politis_and_romano():
     assert sums.var() == pytest.approx(expected, rel=0.04)
 
 
+@pytest.mark.slow
 def test_interval_is_near_that_of_a_bootstrap_by_arch():
     returns = normal_returns(250, 1)
     oracle = StationaryBootstrap(21, returns, seed=np.random.default_rng(1))
@@ -52,6 +53,7 @@ def test_an_account_has_one_interval_alone_and_beside_others(n_sessions, n_other
     assert among.interval(1) == alone.interval(0)
 
 
+@pytest.mark.slow
 def test_the_interval_of_independent_returns_is_as_wide_as_theory_says():
     returns = normal_returns(n_sessions=2520, n_series=1)
     low, high = SharpeIntervals(mean_block=1).draw(returns, 252).interval(0)
@@ -102,6 +104,7 @@ def test_missing_returns_are_refused():
         SharpeIntervals().draw(returns, 252)
 
 
+@pytest.mark.slow
 def test_nine_series_over_thirteen_years_take_less_than_half_a_gigabyte():
     returns = normal_returns(n_sessions=3300, n_series=9)
     tracemalloc.start()
@@ -120,6 +123,7 @@ def test_the_interval_by_theory_is_the_ratio_and_its_normal_quantiles():
     assert (found.low, found.high) == pytest.approx((found.point - reach, found.point + reach), rel=1e-12)
 
 
+@pytest.mark.slow
 def test_the_interval_by_theory_is_near_the_bootstrapped_one():
     returns = normal_returns(n_sessions=2520, n_series=1)
     found = lo_interval(returns[:, 0], 252)

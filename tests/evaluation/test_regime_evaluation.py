@@ -117,6 +117,7 @@ def test_intervals_hold_the_estimate_and_only_regimes_have_them():
     assert "walk_forward_evaluation" in found["note"]
 
 
+@pytest.mark.slow
 def test_the_draws_are_those_of_a_bootstrap_of_whole_segments_by_arch():
     generator = np.random.default_rng(0)
     lengths = generator.integers(12, 40, 25)

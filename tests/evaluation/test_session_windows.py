@@ -82,6 +82,7 @@ def test_tests_shorter_than_a_window_are_refused(rows):
         session_windows(rows)
 
 
+@pytest.mark.slow
 @given(splitter=st.sampled_from(SPLITTERS), n_sessions=st.integers(2, 50))
 def test_no_window_has_a_session_of_the_training_that_decides_it(splitter, n_sessions):
     rows, training = curves_of(splitter)

@@ -260,6 +260,7 @@ def test_every_source_and_period_is_validated_by_itself():
     assert len(found.overfitting) == 12
 
 
+@pytest.mark.slow
 def test_trials_of_two_markets_are_annualized_by_their_own_calendars():
     curves = [run_curves(name, seed=i, skill=0.0004) for name, i in zip("abcd", (0, 1, 0, 1), strict=True)]
     runs = pl.concat([some_runs("a", "b"), some_runs("c", "d", source="coins")])
@@ -298,6 +299,7 @@ def with_a_short_one(n_sessions):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_sessions", [2, 20, 300])
 def test_short_trial_changes_count_and_variance_only(n_sessions):
     without, found = with_a_short_one(n_sessions)
@@ -308,6 +310,7 @@ def test_short_trial_changes_count_and_variance_only(n_sessions):
     assert set(others.filter(pl.col("period") == "all")["n_sessions"]) == {700}
 
 
+@pytest.mark.slow
 def test_deflation_counts_each_trial_by_the_sessions_it_shares():
     _, found = with_a_short_one(300)
     for _, rows in found.trials.filter(pl.col("period") == "all").group_by("against"):
@@ -319,6 +322,7 @@ def test_deflation_counts_each_trial_by_the_sessions_it_shares():
         assert rows["expected_maximum_sharpe"].to_list() == pytest.approx(expected.tolist())
 
 
+@pytest.mark.slow
 def test_short_trial_counts_but_does_not_inflate_the_variance():
     _, found = with_a_short_one(20)
     for _, rows in found.trials.filter(pl.col("period") == "all").group_by("against"):
@@ -328,6 +332,7 @@ def test_short_trial_counts_but_does_not_inflate_the_variance():
         assert long["expected_maximum_sharpe"].to_list() == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_a_short_trial_is_judged_on_its_own_sessions():
     _, found = with_a_short_one(300)
     own = run_curves("d", first=200, last=500, seed=3)
@@ -356,6 +361,7 @@ def test_short_trial_is_excluded_from_comparison_with_notes():
     assert found.overfitting.drop(by_others).equals(without.overfitting.drop(by_others))
 
 
+@pytest.mark.slow
 def test_validation_only_run_affects_others_by_count_only():
     three = pl.concat([run_curves(name, first=100, seed=i, skill=0.0004 * i) for i, name in enumerate("abc")])
     four = pl.concat([three, run_curves("cv", seed=3, skill=0.01)])

@@ -148,11 +148,13 @@ def test_policies_alone_are_judged_without_a_comparison(curves):
     assert alone["best_baseline"].null_count() == len(alone)
 
 
+@pytest.mark.slow
 def test_two_verdicts_are_equal_and_rows_order_does_not_matter(curves, verdict):
     again = judged(curves.sort("session", maintain_order=True))
     assert again.equals(verdict)
 
 
+@pytest.mark.slow
 def test_an_empty_period_has_no_rows(curves):
     assert "before_2010" not in set(judged(curves, date(2010, 1, 1))["period"])
     assert "from_2030" not in set(judged(curves, date(2030, 1, 1))["period"])

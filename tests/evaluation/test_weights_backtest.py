@@ -54,6 +54,7 @@ def assert_path(path, sessions, arrays):
 # --- the environment's arithmetic --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(
     seed=seeds,
     fill=st.sampled_from(FILLS),
@@ -93,6 +94,7 @@ def test_a_back_test_is_bit_equal_to_an_account_traded_step_by_step(seed, fill, 
     np.testing.assert_array_equal(path.weights[ends], np.concatenate([d.weights for d in done]))
 
 
+@pytest.mark.slow
 @given(seed=seeds, fill=st.sampled_from(FILLS), every=st.sampled_from([0, 1, 5]), costs=st.sampled_from(COSTS))
 def test_a_levered_back_test_is_bit_equal_to_the_transition_step_by_step(seed, fill, every, costs):
     generator = np.random.default_rng(seed)

@@ -66,6 +66,7 @@ def rows_of(bars):
     return rows.filter(pl.col("session") == pl.lit(DAYS[10]).str.to_date())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("changes", "symbols"),
     [

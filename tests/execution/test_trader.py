@@ -420,6 +420,7 @@ def test_stopped_session_stays_stopped_after_release():
     assert traded.trader.is_finished(13)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(max_examples=25)
 def test_reducing_account_grows_no_position_and_keeps_its_side(seed):

@@ -226,6 +226,7 @@ def test_digest_takes_a_compiled_module_for_that_of_a_library(digest):
     assert digest({"__init__": f"from {PACKAGE}.market import _core\n", "use": use}) != digest({"use": "TWICE = 2\n"})
 
 
+@pytest.mark.slow
 def test_run_code_ignores_comments_docstrings_moves_and_chart_colors(codes, package):
     path = package / "portfolio" / "costs.py"
     with path.open("a") as file:
@@ -257,6 +258,7 @@ def test_code_sees_what_its_results_reach_and_nothing_else(codes, package, file,
     assert (code_of(SPEC) != codes[0], scoring_code(ENTRANT) != codes[1]) == (run, scoring)
 
 
+@pytest.mark.slow
 def test_code_counts_a_component_only_where_a_spec_uses_it(package):
     drawdown = EnvSpec(rewards=(DrawdownPenalty(),))
     used = [
@@ -271,6 +273,7 @@ def test_code_counts_a_component_only_where_a_spec_uses_it(package):
     assert [a != b for a, b in zip(after, before, strict=True)] == [True, False, True]
 
 
+@pytest.mark.slow
 def test_scoring_and_promotion_and_market_code_differ(package):
     codes = {scoring_code(), scoring_code(BaselineEntrantSpec(rule=Momentum())), promotion_code()}
     assert len(codes | {code_of(), market_code(MarketSpec())}) == 5
@@ -286,6 +289,7 @@ def test_run_code_sees_another_version_of_a_deciding_library(package, monkeypatc
             assert code_of() != before
 
 
+@pytest.mark.slow
 def test_code_digest_of_unchanged_sources_is_read_and_not_parsed(package, monkeypatch):
     (package / "__pycache__").mkdir(exist_ok=True)
     before = code_of()
@@ -294,6 +298,7 @@ def test_code_digest_of_unchanged_sources_is_read_and_not_parsed(package, monkey
     assert code_of() == before
 
 
+@pytest.mark.slow
 def test_code_digest_ignores_a_damaged_stored_digest(package):
     (package / "__pycache__").mkdir(exist_ok=True)
     before = code_of()

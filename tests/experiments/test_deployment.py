@@ -32,6 +32,7 @@ class Asked:
         return self._deployment.decide(t, account)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["tiny", "tiny/seed-1"])
 def test_deployment_decisions_equal_the_evaluation_bit_for_bit(plan, run, parent, policy):
     asked = Asked(deployed(plan, run, parent, policy))

@@ -34,6 +34,7 @@ def test_card_holds_the_member_that_was_trained(store):
     assert {card.spec_hash for card in cards.values()} == {SPEC.spec_hash}
 
 
+@pytest.mark.slow
 def test_seed_gives_the_bytes_of_its_member_trained_alone(ensemble_plan, store):
     fold, panel = ensemble_plan.folds[1], ensemble_plan.panel
     window, hooks = ensemble_plan.training_window(fold), TrainingHooks(sample_rate=SPEC.training_sample_rate)

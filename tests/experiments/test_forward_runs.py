@@ -8,6 +8,8 @@ from tests.experiments.small import EXPERIMENT, TABLES
 from tests.experiments.test_replay import longer
 from tests.panels import cut
 
+pytestmark = pytest.mark.slow
+
 PAPER_STAGES = ["signal.emitted", "order.placed", "bar.received", "order.filled", "equity.update"]
 
 

@@ -16,6 +16,8 @@ from nvtrader_pipelines.policies.policy import Decision
 from tests.experiments.memory import MemoryStore, walk_and_judge
 from tests.experiments.small import EXPERIMENT, planned, trained
 
+pytestmark = pytest.mark.slow
+
 SPEC = EXPERIMENT.model_copy(update={"design": MetaEnsembleDesign()})
 
 

@@ -42,6 +42,7 @@ def longer(n_sessions=760):
     return dataclasses.replace(grown, **changed)
 
 
+@pytest.mark.slow
 def test_replay_of_own_test_window_is_bit_identical(plan, run, parent):
     again = replay_plan(EXPERIMENT, plan.panel, parent)
     store = replayed(run, again)
@@ -64,11 +65,13 @@ def test_a_replay_is_a_run_of_its_own_of_the_same_version(plan, run, parent):
     assert replay_plan(EXPERIMENT, longer(), parent).run_id != again.run_id
 
 
+@pytest.mark.slow
 def test_newer_bars_do_not_change_a_replay(run, parent):
     store = replayed(run, replay_plan(EXPERIMENT, longer(), parent))
     assert store.record.equity_curves.equals(run.record.equity_curves)
 
 
+@pytest.mark.slow
 def test_replay_uses_latest_fold_whose_test_window_has_begun(plan, run, parent):
     change = plan.folds[1].test_first
     window = (day(plan, change - 7), day(plan, change + 20))
@@ -79,6 +82,7 @@ def test_replay_uses_latest_fold_whose_test_window_has_begun(plan, run, parent):
     assert set(own["fold"]) == {0, 1}
 
 
+@pytest.mark.slow
 def test_after_the_last_test_window_its_policy_stays_in_force(plan, run, parent):
     grown = longer()
     window = (day(plan, 690), grown.sessions[750].item())
@@ -87,6 +91,7 @@ def test_after_the_last_test_window_its_policy_stays_in_force(plan, run, parent)
     assert store.record.equity_curves["session"].max() == window[1]
 
 
+@pytest.mark.slow
 def test_a_replay_keeps_every_identity_and_its_verdict_is_over_all_of_it(plan, run, parent):
     window = (day(plan, 600), day(plan, 660))
     store = replayed(run, replay_plan(EXPERIMENT, plan.panel, parent, window))

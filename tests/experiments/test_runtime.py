@@ -88,6 +88,7 @@ def test_resumed_training_gives_identical_bytes(plan, run, archives):
     assert store.checkpoints == {}
 
 
+@pytest.mark.slow
 def test_training_progress_reports_count_pace_and_remaining_time(continued):
     reported = [step for step in continued[2] if step.fold is not None]
     begun = [step for step in reported if step.stage == "train.step"]
@@ -150,6 +151,7 @@ def test_a_run_ends_with_the_figures_of_its_verdict(run):
     assert set(store.verdict["period"]) >= {"fold", "all"}
 
 
+@pytest.mark.slow
 def test_run_is_annualized_by_the_calendar_of_its_panel(plan, run):
     panel = dataclasses.replace(plan.panel, calendar=TradingCalendar("24/7"))
     verdict = evaluate_run(dataclasses.replace(plan, panel=panel), *run.curves_and_actions())
@@ -208,6 +210,7 @@ def test_a_judged_run_keeps_every_identity(record):
     assert reward_gaps(record.trajectories, record.reward_decomposition).is_empty()
 
 
+@pytest.mark.slow
 def test_judging_again_gives_the_same_tables_bit_for_bit(plan, archives, record):
     again = judged(plan, dict(reversed(archives.items())))
     for name in TABLES:
@@ -238,6 +241,7 @@ def reopened(reported):
     return trained(reported).record
 
 
+@pytest.mark.slow
 def test_reported_period_is_walked_by_accounts_opened_at_its_start(reported, reopened):
     last = reported.stretches[-1]
     alone = trained(dataclasses.replace(reported, folds=last.folds)).record.equity_curves
@@ -246,6 +250,7 @@ def test_reported_period_is_walked_by_accounts_opened_at_its_start(reported, reo
     assert curves.select(names).equals(alone.select(names))
 
 
+@pytest.mark.slow
 def test_sessions_before_the_reported_period_are_walked_as_without_one(reported, reopened):
     spec = reported.spec.model_copy(update={"report_from": None})
     whole = trained(planned(spec, reported.panel)).record.equity_curves

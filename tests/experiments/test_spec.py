@@ -59,6 +59,7 @@ def commented(text, draw):
     return "\n".join(part for i, line in enumerate(lines) for part in (remarks[i % len(remarks)], line))
 
 
+@pytest.mark.slow
 @given(data=st.data())
 def test_hash_ignores_key_order_comments_and_round_trips(data):
     document = shuffled(SPEC.model_dump(mode="json"), data.draw)
@@ -76,6 +77,7 @@ def spellings(value):
     return [*texts, *(f"+{text}" for text in texts), *([str(int(value))] if value.is_integer() else [])]
 
 
+@pytest.mark.slow
 @given(value=st.floats(0.0, 5.0) | st.integers(0, 5).map(float))
 def test_the_hash_does_not_depend_on_how_a_number_is_spelled(value):
     expected = ExperimentSpec(name="a", environment=EnvSpec(vol_penalty=value)).spec_hash

@@ -69,6 +69,7 @@ def test_table_has_every_seed_ensemble_and_baseline(progress_and_table):
     assert table.filter(scenario="historic_2008")["note"].str.contains("the folds test 0 sessions").all()
 
 
+@pytest.mark.slow
 def test_gap_hits_learned_policies_and_baselines(progress_and_table):
     _, table = progress_and_table
     gap, unstressed = (
@@ -91,6 +92,7 @@ def test_progress_counts_every_market(progress_and_table):
     assert steps[-2].message.startswith("historic_2008: not played, the folds test 0 sessions")
 
 
+@pytest.mark.slow
 def test_unstressed_decisions_equal_those_on_the_training_market(run):
     plan, store = run
     unstressed = next(apply_scenarios(ROWS, out_of_sample(plan), STRESS_TEST, WHOLE))
@@ -114,6 +116,7 @@ def test_out_of_sample_lists_test_blocks_and_training_spans(run):
     assert part.trained == ((sessions[0].item(), sessions[plan.folds[0].train_last].item()),)
 
 
+@pytest.mark.slow
 def test_out_of_sample_of_shared_blocks_lists_every_folds_training():
     spec = SPEC.model_copy(update={"agent": EqualWeight(), "seeds": (0,), "splitter": PurgedKFold(n_folds=3)})
     plan = RunPlan.of(spec, PANEL)

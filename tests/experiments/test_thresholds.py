@@ -59,6 +59,7 @@ def test_fitted_timing_stores_and_reports_thresholds_per_fold(walked):
     assert len(set(map(repr, store.fitted.values()))) == len(plan.folds)
 
 
+@pytest.mark.slow
 def test_thresholds_do_not_know_what_came_after_their_training(walked):
     plan, store = walked
     for fold in plan.folds:
@@ -67,6 +68,7 @@ def test_thresholds_do_not_know_what_came_after_their_training(walked):
         assert again == store.fitted.get(fold.index, Thresholds())
 
 
+@pytest.mark.slow
 def test_account_thresholds_are_fitted_to_the_untimed_training_account(guarded):
     plan, store = guarded
     fold = plan.folds[0]
@@ -148,6 +150,7 @@ def test_replay_is_bit_identical_with_every_timing(walked):
         assert is_now.equals(was)
 
 
+@pytest.mark.slow
 def test_a_replay_takes_the_thresholds_that_were_kept_and_fits_none(guarded, run):
     untimed = run.record
     plan, run = guarded

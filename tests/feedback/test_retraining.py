@@ -43,6 +43,7 @@ def account(trading_home, traded, tmp_path):
     return Store(copy_home(Home(traded), tmp_path / "account"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_new", "is_due"), [pytest.param(0, False, marks=pytest.mark.nightly), (20, False), (21, True)]
 )
@@ -54,6 +55,7 @@ def test_market_growth_is_due_after_21_sessions(store, n_new, is_due):
     assert len(days_of(store)) - days_of(store).index(tested_to) - 1 == n_new
 
 
+@pytest.mark.slow
 def test_holdout_is_never_due_since_it_trains_to_a_fixed_day(store):
     days = days_of(store)
     holdout = Holdout(test_first=days[-90])
@@ -76,6 +78,7 @@ def test_holdout_is_never_due_since_it_trains_to_a_fixed_day(store):
     assert len(checks) == 3
 
 
+@pytest.mark.slow
 def test_growth_counts_from_the_newest_run(store):
     land(store, N_SESSIONS + 21)
     sealed(store, planned(store))
@@ -83,6 +86,7 @@ def test_growth_counts_from_the_newest_run(store):
     assert not check.is_due
 
 
+@pytest.mark.slow
 def test_growth_is_not_due_where_the_names_have_ended(store):
     ended = store.panels.read(EXPERIMENT.market).symbols[:2]
     market = EXPERIMENT.market.model_copy(update={"symbols": ended})
@@ -97,6 +101,7 @@ def test_experiment_without_a_completed_run_is_not_checked(store):
     assert check_market_growth(store, ["other@00000000"]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("net_return", "n_sessions", "is_due"),
     [
@@ -121,6 +126,7 @@ def test_losses_of_replays_and_other_policies_are_no_drift(account, changes):
     assert not check.is_due
 
 
+@pytest.mark.slow
 def test_drift_counts_the_last_126_sessions_alone(account):
     settle_returns(account, -0.01, 63)
     settle_returns(account, 0.0, 126)
@@ -137,6 +143,7 @@ def test_drift_without_stored_curves_is_not_due(account):
     assert (check.partition_key, check.is_due) == (KEY, False)
 
 
+@pytest.mark.slow
 def test_regime_change_is_due_until_a_run_is_tested_in_it(store):
     land(store, N_SESSIONS + 1)
     write_index(store, [1.0] * 30 + [0.81])
@@ -154,6 +161,7 @@ def is_regime_changed(store) -> bool:
     return check.is_due
 
 
+@pytest.mark.slow
 def test_index_that_begins_after_the_tests_has_no_regime_change(store):
     land(store, N_SESSIONS + 21)
     write_index(store, [1.0] * 20 + [0.79])

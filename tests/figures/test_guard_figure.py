@@ -7,6 +7,8 @@ from nvtrader_pipelines.evaluation.guard_comparison import GuardSlice
 from nvtrader_pipelines.evaluation.guard_telemetry import GuardTelemetry
 from tests.figures.pictures import pixels
 
+pytestmark = pytest.mark.slow
+
 
 def guard_slice(i):
     """A slice, guarded in every second."""

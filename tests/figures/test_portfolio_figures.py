@@ -95,6 +95,7 @@ def test_what_a_stage_changed_is_told_apart_from_what_it_left(tmp_path):
     assert drawn != stages_figure(target_weights(cap=0.2), "weights").png()
 
 
+@pytest.mark.slow
 def test_a_plan_is_drawn_with_what_compliance_found_the_gravest_first():
     turned = plan(9)
     turned["findings"] = json.dumps(sorted(json.loads(turned["findings"]), key=lambda each: each["level"]))

@@ -8,6 +8,8 @@ from nvtrader_pipelines.figures import stress_figures
 from nvtrader_pipelines.figures.stress_figure import MEANING, stress_figure
 from tests.figures.pictures import pixels
 
+pytestmark = pytest.mark.slow
+
 ACCOUNTS = [("tiny/seed-0", "policy"), ("tiny", "ensemble"), ("equal_weight", "baseline"), ("mean_cvar", "baseline")]
 SCENARIOS = [
     ("unstressed", "value"),

@@ -7,6 +7,8 @@ from nvtrader_pipelines.evaluation.world_results import world_results
 from nvtrader_pipelines.figures import theme, world_figure
 from tests.figures.pictures import pixels
 
+pytestmark = pytest.mark.slow
+
 ORDER = {"world": "tradesim_execution", "agent": "eteo", "reference": "almgren_chriss"}
 ASSET = {"world": "tradesim_algotrading", "agent": "deepscalper", "reference": "buy_and_hold"}
 

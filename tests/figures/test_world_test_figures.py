@@ -38,6 +38,7 @@ def clear_of_edges(picture, tmp_path):
     return all((edge == 1.0).all() for edge in (image[:5], image[-5:], image[:, :5], image[:, -5:]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_seeds", [pytest.param(1, marks=pytest.mark.nightly), 3])
 def test_distributions_are_those_of_the_total_rewards(n_seeds, tmp_path):
     steps, rows = making(*(constant(0.1 * (seed + 2), 0.2) for seed in range(n_seeds)))
@@ -65,6 +66,7 @@ def test_equal_rewards_are_drawn():
     assert [max(one.values) for one in stairs(axes)] == [1.0] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_seeds", [pytest.param(1, marks=pytest.mark.nightly), 3])
 def test_quotes_and_inventory_are_those_of_the_first_seed_and_the_reference(n_seeds, tmp_path):
     steps, rows = making(*(constant(0.1 * (seed + 2), 0.2) for seed in range(n_seeds)))

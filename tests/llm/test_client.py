@@ -239,6 +239,7 @@ def test_endpoint_is_asked_in_the_way_that_it_takes_and_then_only_so(behavior, f
     assert all("n_sentences" in json.dumps(received.body) for received in server.received)
 
 
+@pytest.mark.slow
 def test_key_that_an_endpoint_repeats_is_hidden(caplog):
     caplog.set_level(logging.DEBUG)
     for name in ("openai", "httpx2"):

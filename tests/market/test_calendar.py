@@ -158,6 +158,7 @@ def test_sessions_are_read_only():
         NEW_YORK.sessions(dt.date(2022, 1, 3), dt.date(2022, 1, 7))[0] = np.datetime64("2022-01-01")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["XNYS", "XLON"])
 def test_sessions_of_an_exchange_are_those_of_exchange_calendars(name):
     np.testing.assert_array_equal(TradingCalendar(name).all_sessions(), exchange_sessions(name))

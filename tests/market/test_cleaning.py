@@ -319,6 +319,7 @@ def test_empty_market_gives_empty_tables():
 cell = st.sampled_from(["KO", "K$", "2020-01-02", "2020-01-03", "x", "", "-1", "0", "10", "11", "1e9", "NaN", '"', ","])
 
 
+@pytest.mark.slow
 @given(rows=st.lists(st.lists(cell, min_size=1, max_size=9), min_size=1, max_size=12))
 def test_every_row_is_either_clean_or_quarantined(rows):
     text = "\n".join([HEADER, *(",".join(row) for row in rows)])
@@ -349,6 +350,7 @@ def _spikes(length):
     return [10.0 if k % 17 in {5, 6} else 1.0 for k in range(length)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("calendar", "session", "now", "rule"),
     [

@@ -205,6 +205,7 @@ def test_bar_without_high_and_low_has_those_of_its_body():
     assert_no_nan(panel)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opens", [True, False])
 @settings(max_examples=settings.default.max_examples // 3)
 @given(absent=st.integers(253, 318), seed=st.integers(0, 9))
@@ -307,6 +308,7 @@ def test_synthetic_returns_lie_between_low_and_high():
         assert (panel.low_returns <= body.min(axis=0)).all()
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(
     cut=st.integers(260, 318),

@@ -202,6 +202,7 @@ def imported_names(path):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+@pytest.mark.slow
 def test_deciding_code_does_not_import_regime_labels():
     files = [
         file

@@ -31,6 +31,7 @@ def known(*lines: str, calendar: TradingCalendar = NEW_YORK, sessions=SESSIONS) 
     return np.where(np.isnan(values), None, values).T.tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("published", "first"),
     [
@@ -51,6 +52,7 @@ def test_value_is_known_from_first_session_after_its_publication(published, firs
     assert known(f"AAA,{published},7")[0] == [None] * first + [7.0] * (5 - first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("published", "first"), [("2020-11-27T13:00", 0), ("2020-11-27T15:45", 1)])
 def test_value_published_after_an_early_close_is_known_at_the_next_one(published, first):
     days = np.array(["2020-11-27", "2020-11-30"], dtype="datetime64[D]")  # the first ends at 13:00
@@ -88,6 +90,7 @@ LINES = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(lines=LINES, t=st.integers(0, 4))
 def test_value_published_after_a_close_changes_nothing_up_to_it(lines, t):
     every = rows(*(f"{symbol},{published},{n}" for n, (symbol, published) in enumerate(lines)))

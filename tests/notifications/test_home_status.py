@@ -133,6 +133,7 @@ def test_failed_run_is_shown_until_its_version_succeeds(small):
     assert (done.failed_runs, done.next_step.command) == ((), "nvtrader policies activate tiny")
 
 
+@pytest.mark.slow
 def test_next_step_before_training_fits_the_market(tmp_path):
     store = market_home(tmp_path / "market")
 

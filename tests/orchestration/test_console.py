@@ -35,6 +35,7 @@ def test_console_prints_messages_then_one_line_per_step(printed):
     assert done.endswith(" s")
 
 
+@pytest.mark.slow
 def test_console_prints_failures_and_omits_passed_checks(printed):
     @dg.asset
     def good() -> None: ...

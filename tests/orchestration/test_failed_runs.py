@@ -11,6 +11,8 @@ from nvtrader_pipelines.storage.store import Store
 from tests.homes import run_market, small_home
 from tests.service.cli.sample_plans import TURNOVER, append_plan, plan
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def instance():

@@ -214,6 +214,7 @@ def test_runs_of_a_schedule_without_a_ui_follow_each_other(tmp_path):
     assert first.ended_at <= last.started_at
 
 
+@pytest.mark.slow
 def test_run_that_a_signal_ends_is_the_last_and_one_that_succeeds_is_not(store, instance, monkeypatch):
     monkeypatch.setattr("nvtrader_pipelines.storage.views.publishing.publish", lambda _: None)
     jobs = nothing_job, ending_job

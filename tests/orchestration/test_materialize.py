@@ -178,6 +178,7 @@ def test_interrupt_between_steps_closes_the_run_as_interrupted(tmp_path, monkeyp
     assert (run.status, run.message) == ("interrupted", INTERRUPTED)
 
 
+@pytest.mark.slow
 def test_halted_step_ends_materialize_as_halted(tmp_path, monkeypatch):
     @dg.asset
     def training() -> None:
@@ -189,6 +190,7 @@ def test_halted_step_ends_materialize_as_halted(tmp_path, monkeypatch):
         run_pipeline(Store(small_home(tmp_path / "home")), [], quiet=True)
 
 
+@pytest.mark.slow
 def test_failed_step_is_described_without_the_class_of_its_error(tmp_path, monkeypatch):
     @dg.asset
     def prices() -> None:

@@ -4,6 +4,7 @@ import base64
 from io import BytesIO
 
 import polars as pl
+import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
@@ -39,6 +40,7 @@ def test_store_pictures_writes_files_and_returns_metadata(tmp_path):
     assert metadata["pictures"].value == str(folder)
 
 
+@pytest.mark.slow
 def test_wide_picture_is_scaled_in_metadata_and_stored_unchanged(tmp_path):
     slide = picture(1600, 900)
     metadata = store_pictures(Home(tmp_path), "portfolio_state", {"equity_curve": slide})

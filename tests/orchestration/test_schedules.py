@@ -107,6 +107,7 @@ def test_session_of_a_market_that_never_closes_is_ingested_after_midnight():
     assert sunday == "2026-11-29"
 
 
+@pytest.mark.slow
 def test_rebalance_after_midnight_is_of_the_session_before():
     _, rebalance = schedules.market_schedules(TradingCalendar("XEUR"))  # closes at 22:00
     assert (rebalance.cron_schedule, rebalance.execution_timezone) == ("0 0 * * 2-6", "Europe/Berlin")
@@ -116,6 +117,7 @@ def test_rebalance_after_midnight_is_of_the_session_before():
         assert tick(rebalance, saturday, home=Home("/nowhere")).run_key == "2026-11-27"
 
 
+@pytest.mark.slow
 def test_home_has_two_schedules_for_each_calendar_of_its_markets(home):
     home.market_file.write_text(
         "sources: [{kind: landing}, {kind: landing, name: coins, calendar: 24/7}, {kind: landing, name: tokyo, "
@@ -128,6 +130,7 @@ def test_home_has_two_schedules_for_each_calendar_of_its_markets(home):
     assert schedules.schedules_of(home) == schedules.SCHEDULES
 
 
+@pytest.mark.slow
 def test_rebalance_waits_for_the_schedule_of_the_traded_market(traded):
     _, rebalance = schedules.market_schedules(EVERY_DAY)
     result = tick(rebalance, dt.datetime(2016, 11, 26, 2, tzinfo=dt.UTC), home=traded)
@@ -223,6 +226,7 @@ def test_rebalance_is_requested_when_only_todays_bars_are_missing(traded):
     assert request.tags["nvtrader/session"] == "2016-11-28"
 
 
+@pytest.mark.slow
 def test_rebalance_of_account_at_broker_is_never_skipped(at_a_broker, tmp_path):
     assert isinstance(rebalanced(at_a_broker, 2026, 11, 27), dg.RunRequest)  # which fails in red: the bars are stale
     without = Home(tmp_path)
@@ -231,6 +235,7 @@ def test_rebalance_of_account_at_broker_is_never_skipped(at_a_broker, tmp_path):
     assert isinstance(rebalanced(without, 2026, 11, 27), dg.RunRequest)  # and so without an active policy
 
 
+@pytest.mark.slow
 def test_rebalance_needs_an_active_policy_that_can_be_read(tmp_path):
     home = Home(tmp_path)
     result = rebalanced(home, 2026, 11, 27)
@@ -256,6 +261,7 @@ def test_training_without_experiments_is_skipped(tmp_path):
     assert "no experiment is registered" in str(result.skip_message)
 
 
+@pytest.mark.slow
 def test_current_experiments_are_extracted_nightly_and_trained_weekly(instance, tmp_path):
     home = small_home(tmp_path / "home")
     write_experiment(home, "two.yaml", name="two")
@@ -272,6 +278,7 @@ def test_current_experiments_are_extracted_nightly_and_trained_weekly(instance, 
     assert [request.run_key for request in week] == [f"2024-W27:{key}" for key in current]
 
 
+@pytest.mark.slow
 def test_search_of_the_week_is_on_a_market_that_exists(tmp_path):
     saturday = dt.datetime(2024, 7, 6, 6, tzinfo=NEW_YORK)
     empty = tick(schedules.weekly_autoresearch, saturday, home=small_home(tmp_path / "empty"))
@@ -282,6 +289,7 @@ def test_search_of_the_week_is_on_a_market_that_exists(tmp_path):
     assert (request.run_key, config) == ("2024-W27", {"seed": 202427, "source": "landing"})
 
 
+@pytest.mark.slow
 def test_policies_that_dpo_can_tune_are_tuned_nightly(tmp_path):
     night = dt.datetime(2024, 7, 2, 3, tzinfo=NEW_YORK)
     home = small_home(tmp_path / "home")

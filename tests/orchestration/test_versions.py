@@ -7,6 +7,8 @@ from nvtrader_pipelines.storage.home import Home
 from nvtrader_pipelines.storage.store import Store
 from tests.homes import KEY, SPEC, SWEEP, register_experiments, run_job, step_errors
 
+pytestmark = pytest.mark.slow
+
 CHANGED = SPEC.model_copy(update={"seeds": (0, 1, 5)})
 ABLATION = ExperimentSpec.model_validate(SWEEP)
 

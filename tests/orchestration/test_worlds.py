@@ -78,6 +78,7 @@ def test_halt_interrupts_the_run_and_begins_no_other(instance, tmp_path):
     assert runs_of(home)["status"].to_list() == ["interrupted"]
 
 
+@pytest.mark.slow
 def test_job_without_experiments_draws_that_there_are_none(instance, tmp_path):
     home = Home(tmp_path / "home")
     assert run_worlds(home, instance).success

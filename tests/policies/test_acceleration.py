@@ -62,6 +62,7 @@ def test_compilation_is_described_where_it_is_asked_for(monkeypatch):
         accelerated(torch.sin)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")
 def test_function_that_cannot_be_compiled_is_called_itself(monkeypatch):
     monkeypatch.setenv(COMPILE, "1")
@@ -101,6 +102,7 @@ def limit_memory(monkeypatch, n_windows):
     return tried
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pathwise", "residual", "eiie"])
 def test_training_in_parts_is_equal_up_to_rounding(name, monkeypatch):
     agent, spec = LEARNERS[name]
@@ -114,6 +116,7 @@ def test_training_in_parts_is_equal_up_to_rounding(name, monkeypatch):
         torch.testing.assert_close(tensor, expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "least"), [("deeptrader", 2), ("grpo", 2)])
 def test_compared_windows_stay_in_one_part(name, least, monkeypatch):
     agent, spec = LEARNERS[name]
@@ -125,6 +128,7 @@ def test_compared_windows_stay_in_one_part(name, least, monkeypatch):
         agent.train(PANEL, spec, WINDOW, seed=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LEARNERS)
 def test_networks_market_and_maps_stay_on_one_device(name):
     agent, spec = LEARNERS[name]

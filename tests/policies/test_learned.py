@@ -58,6 +58,7 @@ def test_decision_holds_target_action_value_and_log_prob(kind):
     assert np.isfinite([said for said in (decision.value, decision.log_prob) if said is not None]).all()
 
 
+@pytest.mark.slow
 @EVERY
 def test_decisions_are_the_same_on_every_opening(kind):
     first, second = opened(kind), opened(kind)
@@ -66,6 +67,7 @@ def test_decisions_are_the_same_on_every_opening(kind):
     assert decisions(second) == expected
 
 
+@pytest.mark.slow
 @EVERY
 def test_archived_policy_decides_as_before(kind):
     card, tensors = read_archive(write_archive(*trained(kind)))
@@ -80,6 +82,7 @@ def test_decision_ignores_later_sessions(kind, t):
         assert decisions(opened(kind, other), other, [t - 5, t]) == known
 
 
+@pytest.mark.slow
 @EVERY
 def test_opened_policy_decides_as_in_its_environment(kind):
     card, tensors = trained(kind)
@@ -100,6 +103,7 @@ def test_opened_policy_decides_as_in_its_environment(kind):
         assert simulation.step(action).target[0].tobytes() == decision.target.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [
@@ -144,6 +148,7 @@ def test_recurrent_policies_opened_separately_have_separate_states():
     assert decisions(opened("ppo"), sessions=[160, 165])[1:] == decisions(opened("ppo"), sessions=[165])
 
 
+@pytest.mark.slow
 @EVERY
 def test_copy_of_an_opened_policy_has_its_own_state(kind):
     policy = opened(kind)

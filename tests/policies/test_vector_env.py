@@ -89,12 +89,14 @@ def test_vector_env_equals_scalar_envs_for_short_episodes_and_ruin():
     assert assert_same_walks(crash, invested, first=50, last=130) > 2 * N
 
 
+@pytest.mark.slow
 def test_vector_env_equals_scalar_envs_at_terminations():
     rules = (DrawdownTermination(limit=0.03), RiskBreachTermination(max_weight=0.9, truncates=False))
     spec = every_term(terminations=rules, stop_properly=StopProperly())
     assert assert_same_walks(eventful_panel(), spec) > 4 * N
 
 
+@pytest.mark.slow
 def test_twenty_names_are_bit_equal_too():
     from tests.markets import synthetic_panel
 

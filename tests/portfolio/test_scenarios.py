@@ -53,6 +53,7 @@ class EveryCase:
         return self.normals[: size[0], : size[1]]
 
 
+@pytest.mark.slow
 @given(
     past=arrays(float, (5, 3), elements=SESSION),
     bandwidth=st.floats(1e-3, 10.0) | st.just("scott"),
@@ -67,6 +68,7 @@ def test_kernel_density_preserves_mean_and_covariance(past, bandwidth, horizon):
     np.testing.assert_allclose(covariance(drawn), horizon * covariance(logs), rtol=1e-9, atol=1e-14)
 
 
+@pytest.mark.slow
 @given(past=arrays(float, (5, 3), elements=SESSION), bandwidth=st.floats(1e-3, 10.0))
 def test_plain_kernel_density_adds_the_kernels_variance(past, bandwidth):
     drawn = np.log1p(PlainKernelDensity(n_scenarios=500, bandwidth=bandwidth).draw(past, EveryCase(5, 1, 25)))
@@ -168,6 +170,7 @@ def test_horizon_longer_than_the_past_is_refused():
         BlockBootstrap(horizon=21).draw(fat_tailed_returns(n_sessions=20), np.random.default_rng(0))
 
 
+@pytest.mark.slow
 def test_stationary_bootstrap_compounds_its_sessions():
     past, spec = fat_tailed_returns(n_sessions=30), StationaryBootstrap(n_scenarios=9000, horizon=7, mean_block=3.0)
     sessions = spec.sessions(30, np.random.default_rng(5))

@@ -24,6 +24,7 @@ def area(scores, labels):
     return float(np.mean((positive[:, None] > negative) + 0.5 * (positive[:, None] == negative)))
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4))
 def test_auc_is_the_share_of_right_orders_and_ties_count_half(seed, digits):
     generator = np.random.default_rng(seed)

@@ -142,6 +142,7 @@ def test_outcome_comes_with_its_fifth_session_and_not_before():
     assert (len(cut.rows), cut.n_pending) == (0, 1)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.integers(10, 50), st.sampled_from(["approved", "edited", "rejected", "skipped"]), st.integers(0, 9))
 def test_later_prices_do_not_change_an_outcome(t, kind, seed):

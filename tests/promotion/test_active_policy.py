@@ -68,6 +68,7 @@ def test_unreadable_activation_raises_and_is_replaced_by_the_next(store, run):
     assert put(store, (run.run_id, "small")) == read_active(store)
 
 
+@pytest.mark.slow
 def test_activation_killed_at_its_event_leaves_the_previous_policy(store, run, trading, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(JsonlAudit, "append", dying_at(0)(JsonlAudit.append))
@@ -86,6 +87,7 @@ def test_activation_round_trips_and_its_event_has_author_and_reason(store, run):
     assert read_active_run(store, active) == run
 
 
+@pytest.mark.slow
 def test_audit_without_a_mirrored_activation_is_refused(store, run, other):
     put(store, (other.run_id, "other"))
     put(store, (run.run_id, "small"), LATER)
@@ -101,6 +103,7 @@ def test_audit_without_a_mirrored_activation_is_refused(store, run, other):
         store.tables.replace(ACTIVE_POLICY, store.tables.read(ACTIVE_POLICY).clear(), {})
 
 
+@pytest.mark.slow
 def test_activation_of_a_seed_names_the_previous_policy(store, run, other):
     put(store, (other.run_id, "other"))
     active = put(store, (run.run_id, "small/seed-2"), LATER)
@@ -200,12 +203,14 @@ def test_unreadable_audit_leaves_the_pointer_file(store, trading):
     assert read_pointer(store.home) == trading.pointer
 
 
+@pytest.mark.slow
 def test_repeated_activation_is_idempotent(store, run):
     first = put(store, (run.run_id, "small"))
     assert put(store, (run.run_id, "small"), LATER, by="bob") == first
     assert len(activations_of(store)) == 1
 
 
+@pytest.mark.slow
 def test_every_change_of_the_active_policy_is_an_event(store, run, other):
     for day, ref in enumerate([(run.run_id, "small"), (other.run_id, "other"), (run.run_id, "small")]):
         put(store, ref, AT + dt.timedelta(days=day))
@@ -218,6 +223,7 @@ def test_unknown_policy_is_refused(store, run, ref):
     refused(store, (ref[0] or run.run_id, ref[1]), ref[1] if ref[0] is None else ref[0])
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("trading")
 def test_changed_or_missing_policy_file_is_refused(store, run, folder):
     path = folder / "fold-0-seed-1.zip"
@@ -265,6 +271,7 @@ def test_active_run_with_other_digest_raises(store, run):
         read_active_run(store, active)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("trading")
 def test_evaluated_run_with_other_chosen_seed_is_refused(store, run, folder):
     complete_run(store, run, AT)
@@ -310,12 +317,14 @@ def test_run_without_recorded_digest_is_refused(store, run):
     store.ledger.record_policies(run.run_id, run.policies, run.sha256)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("trading")
 def test_policies_of_other_symbols_are_refused(store):
     run = sealed(store, planned(store, symbols=("AAA", "BBB", "ZZZ")))
     refused(store, (run.run_id, "small"), "AAA, BBB, ZZZ")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("trading")
 def test_policies_of_other_features_are_refused(store):
     plan = planned(store)
@@ -324,6 +333,7 @@ def test_policies_of_other_features_are_refused(store):
     refused(store, (run.run_id, "small"), "smile")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("trading")
 def test_networks_of_other_observation_size_are_refused(store):
     plan = planned(store)
@@ -338,6 +348,7 @@ def plan_scaler(plan):
     return plan.spec.environment.observation.fit(plan.panel, 0, 99)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("trading")
 def test_unsealed_run_is_refused(store):
     plan = planned(store, EXPERIMENT.model_copy(update={"name": "half"}))
@@ -345,6 +356,7 @@ def test_unsealed_run_is_refused(store):
     refused(store, (plan.run_id, "half"), "interrupted")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("trading")
 def test_validation_only_run_is_refused(store):
     spec = EXPERIMENT.model_copy(update={"name": "blocks", "splitter": PurgedKFold(n_folds=3)})
@@ -361,6 +373,7 @@ def test_limits_looser_than_those_of_the_desk_are_refused(store, run):
     path.unlink()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("trading")
 def test_unreadable_audit_blocks_activation(store, run):
     path = store.audit.path
@@ -368,6 +381,7 @@ def test_unreadable_audit_blocks_activation(store, run):
     refused(Store(store.home), (run.run_id, "small"), "by hand")
 
 
+@pytest.mark.slow
 def test_newest_activation_that_fits_an_account_is_its_policy(store, run, other):
     put(store, (run.run_id, "small"))
     own = activate(store, PolicyRef(other.run_id, "other"), "ann", "", LATER, "coins")

@@ -114,6 +114,7 @@ def test_gate_rejects_too_few_common_sessions(n_common, passed):
         assert "252 are required" in verdict.sentence
 
 
+@pytest.mark.slow
 def test_gate_uses_its_least_sessions_and_confidence_level():
     few = record("new", better(0.0005)[:40])
     assert not GATE.judge(few, None).passed

@@ -36,6 +36,7 @@ def ledger(store):
     return store.ledger
 
 
+@pytest.mark.slow
 def test_library_has_a_card_for_every_policy_of_sealed_runs(store, run, ledger):
     library = read_library(store)
     assert {card.policy for card in library.cards} == {"small", "rule"}
@@ -49,6 +50,7 @@ def test_library_has_a_card_for_every_policy_of_sealed_runs(store, run, ledger):
     assert {card.ref for card in whole.cards if card.run_id == run.run_id} >= {PolicyRef(run.run_id, "small/seed-1")}
 
 
+@pytest.mark.slow
 def test_card_scores_are_those_of_the_verdict(store, run, ledger):
     verdict = store.tables.read(EVALUATIONS, {"run_id": [run.run_id]}).filter(pl.col("period") == "from_2010")
     for policy in ("small", "small/seed-1"):
@@ -94,6 +96,7 @@ def test_card_of_unevaluated_policy_has_no_scores(store, run, ledger):
     assert (card.scores, card.baselines, card.score, card.deflated_sharpe) == ((), (), None, None)
 
 
+@pytest.mark.slow
 def test_deflated_information_ratio_is_that_of_the_reported_period(store, run, ledger):
     rows = [("best_baseline", "all", 0.41), ("best_baseline", "from_2010", 0.2), ("zero", "all", 0.9)]
     known = [{"run_id": run.run_id, "against": against, "period": p, "deflated_sharpe": v} for against, p, v in rows]
@@ -102,6 +105,7 @@ def test_deflated_information_ratio_is_that_of_the_reported_period(store, run, l
     assert read_library_card(store, PolicyRef(run.run_id, "small/seed-0")).deflated_sharpe is None
 
 
+@pytest.mark.slow
 def test_changed_files_are_marked_and_an_obstacle(store, run, ledger):
     path = store.policies.folder(run.partition_key, run.run_id) / "fold-0-seed-0.zip"
     content = path.read_bytes()
@@ -121,6 +125,7 @@ def test_limits_looser_than_those_of_the_desk_are_an_obstacle(store, run, ledger
     path.unlink()
 
 
+@pytest.mark.slow
 def test_active_policy_is_marked_and_unreadable_one_is_reported(store, run, ledger):
     activate(store, PolicyRef(run.run_id, "small/seed-1"), "ann", "", AT)
     marked = [card.policy for card in read_library(store, seeds=True).cards if card.active]
@@ -132,6 +137,7 @@ def test_active_policy_is_marked_and_unreadable_one_is_reported(store, run, ledg
     forget_activations(store)
 
 
+@pytest.mark.slow
 def test_damaged_manifest_is_reported_and_hides_no_other_policy(store, run, ledger):
     path = store.policies.folder(run.partition_key, run.run_id) / "manifest.json"
     content = path.read_bytes()

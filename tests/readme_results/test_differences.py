@@ -11,6 +11,8 @@ from nvtrader_pipelines.evaluation.intervals import SharpeIntervals
 from nvtrader_pipelines.evaluation.statistics import annual_volatility, expected_shortfall, sharpe_ratio
 from scripts.readme_results.differences import STATISTICS, paired_differences
 
+pytestmark = pytest.mark.slow
+
 ANNUAL = [partial(statistic, periods_per_year=252) for statistic in (sharpe_ratio, annual_volatility)]
 MEASURES = dict(zip(STATISTICS, (*ANNUAL, expected_shortfall, exposure), strict=True))
 N = 505  # whose worst 5 % are no whole number of sessions

@@ -62,6 +62,7 @@ def by_name(rows):
     return {row["name"]: row for row in rows.to_dicts()}
 
 
+@pytest.mark.slow
 def test_evaluation_adjusts_the_p_values_of_all_alphas_on_the_market(pipeline):
     rows = by_name(pipeline.alphas.evaluate())
     assert rows.keys() == {"winners", "short", "noise"}
@@ -76,6 +77,7 @@ def test_evaluation_adjusts_the_p_values_of_all_alphas_on_the_market(pipeline):
     assert {(row["source"], row["n_tried"]) for row in rows.values()} == {("landing", 3)}
 
 
+@pytest.mark.slow
 def test_deleted_and_renamed_alphas_stay_one_trial_each(pipeline):
     before, home = by_name(pipeline.alphas.evaluate()), pipeline.home
     (home.alphas / "noise.yaml").unlink()
@@ -87,6 +89,7 @@ def test_deleted_and_renamed_alphas_stay_one_trial_each(pipeline):
     assert set(pipeline.alphas.list()["name"]) == {"best", "short", "noise"}
 
 
+@pytest.mark.slow
 def test_alpha_without_data_is_a_trial_with_p_value_1(pipeline):
     write_alpha(pipeline.home, "still", ["mul", "volume_change", 0])
     row = by_name(pipeline.alphas.evaluate("still"))["still"]
@@ -103,6 +106,7 @@ def test_list_has_alphas_that_were_not_evaluated_and_broken_files(pipeline):
         pipeline.alphas.evaluate("ahead")
 
 
+@pytest.mark.slow
 def test_evaluation_reports_each_alpha_and_stores_nothing_before_its_end(pipeline):
     steps = evaluate_alphas(pipeline.store, ["winners", "noise"])
     assert [next(steps).stage for _ in range(3)] == ["start", "evaluate.step", "evaluate.step"]
@@ -133,6 +137,7 @@ def test_file_whose_name_is_no_alphas_is_refused(home, name):
         read_alpha(home, name)
 
 
+@pytest.mark.slow
 def test_experiment_of_an_alpha_ranks_by_its_formula(pipeline):
     spec = read_experiment(pipeline.experiments.new("long", alpha="winners").path)
     feature = Formula(formula=WINNERS)
@@ -142,6 +147,7 @@ def test_experiment_of_an_alpha_ranks_by_its_formula(pipeline):
     assert pipeline.experiments.validate("fitted")["problem"].to_list() == [None]
 
 
+@pytest.mark.slow
 def test_commands_write_the_rows_of_the_table(pipeline, command):
     invoke = command(pipeline.home)
     shown = invoke("alphas", "evaluate", "winners", "--json")
@@ -156,6 +162,7 @@ def test_examples_are_those_of_the_guide(path):
     assert f"# data/alphas/{path.name}\n{path.read_text()}" in guide
 
 
+@pytest.mark.slow
 def test_store_of_another_process_lists_the_same_rows(pipeline):
     rows = pipeline.alphas.evaluate()
     other = list_alphas(Store(Home(pipeline.home.root)))

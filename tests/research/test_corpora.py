@@ -32,6 +32,7 @@ def rows(*texts, corpus=BACKTEST_SUMMARIES, known_from=DAY):
     return [{"corpus": corpus, "id": f"{i:02}", "text": text, "known_from": known_from} for i, text in enumerate(texts)]
 
 
+@pytest.mark.slow
 @given(
     documents=st.lists(st.tuples(st.sampled_from(CORPORA), st.sampled_from("abcd"), TEXTS, DAYS), max_size=12),
     day=DAYS,

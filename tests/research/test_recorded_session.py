@@ -52,6 +52,7 @@ def test_settings_with_another_id_than_the_folder_are_an_error(home):
     assert refused.value.path == copy.settings
 
 
+@pytest.mark.slow
 def test_damaged_sessions_are_found_but_torn_lines_are_no_damage(home):
     lines = a_journal(3).lines
     for name in ("a", "b", "c", "d"):

@@ -200,6 +200,7 @@ def test_notes_need_the_base():
         search_notes("goal", SPACE.knobs, [], BASE, OUTLOOK)
 
 
+@pytest.mark.slow
 def test_facts_of_a_long_search_are_short():
     builder = a_journal(400)
     assert len(notes(builder).model_dump_json(exclude_none=True)) < 12_000

@@ -77,6 +77,7 @@ def from_disk(rows):
     return [read_line(format_line(each)) for each in rows]
 
 
+@pytest.mark.slow
 @every_case
 def test_resumed_study_proposes_as_one_that_never_stopped(proposer, knobs):
     straight = propose(Study(proposer, knobs, seed=3), range(1, 27))
@@ -85,6 +86,7 @@ def test_resumed_study_proposes_as_one_that_never_stopped(proposer, knobs):
     assert propose(resumed, range(21, 27)) == straight[20:]
 
 
+@pytest.mark.slow
 def test_two_workers_resume_when_add_and_tell_keep_their_order():
     def run(study, rows):
         first = [each.proposed for each in rows]
@@ -102,6 +104,7 @@ def test_two_workers_resume_when_add_and_tell_keep_their_order():
         assert run(Study(proposer, KNOBS_16, seed=3), from_disk(straight[:16])) == straight
 
 
+@pytest.mark.slow
 def test_cma_es_continues_a_journal_of_other_proposals():
     rows = propose(Study(RandomProposer(), KNOBS_4, seed=3), range(1, 31))
     studies = [Study(CmaEsProposer(), KNOBS_4, seed=3) for _ in range(2)]
@@ -130,6 +133,7 @@ def search_with_a_model(study, knobs, numbers, rng):
     return rows
 
 
+@pytest.mark.slow
 @every_optimizer
 @pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (2, 3))])
 def test_replaced_proposals_continue_as_restored_ones(optimizer, seed):
@@ -151,6 +155,7 @@ def test_replaced_proposal_in_progress_counts_as_restored_one():
     assert straight.ask(22) == restored.ask(22) != study_of(OptunaProposer(), rows).ask(22)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("optimizer", OPTIMIZERS[:3], ids=["optuna", "cma_es", "cma_es-of-4"])
 def test_optimizer_moves_to_replaced_values(optimizer):
     knob, rng = Knob("share", "", "", 0.0, 10.0), np.random.default_rng(1)
@@ -181,6 +186,7 @@ def study_of(optimizer, rows):
     return study
 
 
+@pytest.mark.slow
 @every_optimizer
 def test_outlook_is_that_before_the_proposal_and_changes_nothing(optimizer):
     rows = propose(Study(optimizer, KNOBS_4, seed=1), range(1, 21))
@@ -202,6 +208,7 @@ def test_outlook_of_random_draws_is_the_middle_of_each_scale():
         assert np.mean([value["share"] for value in values]) == pytest.approx(share, rel=0.05)
 
 
+@pytest.mark.slow
 def test_outlook_of_an_optimizer_moves_to_its_results():
     knob = Knob("ratio", "", "", 1e-6, 1e-2, is_log=True)
     study = Study(CmaEsProposer(), [knob], seed=1)

@@ -57,6 +57,7 @@ def standard_environment(rebal_freq):
     return contest_environment(contest, rebal_freq)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spec", [PPO, RESIDUAL, GUARDED, CUFOLIO], ids=lambda spec: spec.name)
 def test_trial_returns_equal_the_backtests_of_a_run_of_one_seed(spec):
     seed = 0 if spec is CUFOLIO else SEED

@@ -16,6 +16,7 @@ def test_delivery_to_a_market_without_a_landing_source_is_refused(home, tmp_path
     assert landed_files(home) == []
 
 
+@pytest.mark.slow
 def test_source_with_runs_keeps_its_calendar(tmp_path):
     store = market_home(tmp_path / "home")
     run = sealed(store, planned(store))

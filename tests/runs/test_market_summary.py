@@ -17,6 +17,8 @@ from nvtrader_pipelines.storage.tables import BARS, CLEAN_BARS, DELIVERIES, MARK
 from tests.markets import INGESTED_AT, csv_file, synthetic_bars
 from tests.runs.small_runs import market_home
 
+pytestmark = pytest.mark.slow
+
 FIRST_BAD = 17  # rows of BBB, a row in 20 and one more
 
 

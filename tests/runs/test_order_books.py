@@ -54,6 +54,7 @@ def test_landed_book_is_the_history_of_its_files_in_the_order_of_their_names(sto
     assert read.snapshot_ids == {"silver.order_books": store.tables.snapshot_id(ORDER_BOOKS)}
 
 
+@pytest.mark.slow
 def test_book_landed_again_is_replaced_and_others_stay(store, tmp_path):
     files = event_files(tmp_path)
     for book, step in (("own", 1.0), ("other", 1.0), ("own", 0.5)):

@@ -2,6 +2,7 @@ import datetime as dt
 import json
 
 import polars as pl
+import pytest
 
 from nvtrader_pipelines.evaluation.account_tables import ACTION_LOG, EQUITY, REWARD_TERM
 from nvtrader_pipelines.evaluation.backtest import BacktestRecord
@@ -63,6 +64,7 @@ def curve(*rewards):
     )
 
 
+@pytest.mark.slow
 def test_replace_run_writes_keys_and_leaves_other_runs(store):
     first, second = run_named("1" * 16), run_named("2" * 16)
     replace_run(store, TRAINING_CURVES, curve(1.0, 2.0), first)
@@ -93,6 +95,7 @@ def test_complete_run_twice_leaves_one_row(store):
     assert (row["window_first"], row["window_last"]) == (FOLDS[0].test_first, FOLDS[-1].test_last)
 
 
+@pytest.mark.slow
 def test_walk_forward_runs_omit_replays_and_forward_runs(store):
     for number, kind in enumerate(("walk_forward", "replay", "forward")):
         complete_run(store, run_named(str(number) * 16, kind), AT)
@@ -109,6 +112,7 @@ def test_run_trained_after_its_tests_is_validation_only(store):
     ]
 
 
+@pytest.mark.slow
 def test_write_record_keeps_the_training_episodes(store):
     run = run_named("1" * 16)
     steps = conform(TRAJECTORIES, pl.DataFrame({"policy": ["a"], "phase": ["train"], "fold": [0], "seed": [1]}))

@@ -78,6 +78,7 @@ def test_verdict_before_the_judgement_names_the_command_that_deflates(store):
     assert run_verdict(store, RUN, figures()).endswith("not deflated yet: `nvtrader materialize` validates all runs")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("openings", "claim"), [([1.2, 1.0], "beats"), ([0.6, 1.0], "is not shown to beat"), (None, "beats")]
 )
@@ -92,6 +93,7 @@ def test_verdict_claims_nothing_that_another_opening_turns_around(validated, ope
     assert run_verdict(store, RUN, rows).startswith(f"mine {claim} its best baseline")
 
 
+@pytest.mark.slow
 def test_verdicts_of_all_runs_claim_by_their_own_reported_periods(validated):
     store = validated(0.96)
     other = figures().filter(period="all").with_columns(run_id=pl.lit("2" * 16))  # reports no period of its own

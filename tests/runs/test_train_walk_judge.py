@@ -34,6 +34,8 @@ from tests.homes import copy_home
 from tests.runs.small_runs import EXPERIMENT, KEY, N_SESSIONS, land, rows_of, run_whole, small_home
 from tests.runs.untrained import market_home, planned, sealed
 
+pytestmark = pytest.mark.slow
+
 ME = Launch("task")
 N_KILLS = 6  # all while it trains: between policies, rollouts and checkpoints
 

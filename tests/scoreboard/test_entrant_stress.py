@@ -12,6 +12,8 @@ from nvtrader_pipelines.scoreboard.entrants import baseline_entrant
 from nvtrader_pipelines.scoreboard.scorecard import Contest
 from tests.evaluation.stress.markets import BEFORE, FIRST, WINDOW, day, random_walks
 
+pytestmark = pytest.mark.slow
+
 PRICES = random_walks()
 ROWS = PRICES.rows()
 STRESS = StressTest(scenarios=(Gap(),), window_sessions=WINDOW, history_sessions=BEFORE)

@@ -16,6 +16,8 @@ from nvtrader_pipelines.scoreboard.scoring import score_runs
 from nvtrader_pipelines.scoreboard.timing_effect import timing_effect
 from tests.scoreboard.test_scoring import AT, ENTRANTS, PANEL, TRIALS
 
+pytestmark = pytest.mark.slow
+
 TIMING = UntimedTwin("regime_guard", lambda *_: pytest.fail("it has run already"))
 
 

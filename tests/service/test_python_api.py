@@ -52,6 +52,7 @@ def swept(swept_home):
     return Pipeline(swept_home.root)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["__doc__", "Pipeline"])
 def test_import_of_pipeline_imports_no_library(name):
     loaded = subprocess.run([sys.executable, "-c", SCRIPT.format(name)], capture_output=True, text=True, check=True)
@@ -212,6 +213,7 @@ def test_pipeline_shows_its_home(home):
     assert repr(Pipeline(home.root)) == f"Pipeline({str(Home.at(home.root).root)!r})"
 
 
+@pytest.mark.slow
 def test_run_in_a_world_is_in_the_views_at_once(home):
     pipeline, query = Pipeline(home.root, quiet=True), "SELECT count(*) FROM evaluation.world_results"
     for n_rows, name in ((2, "first"), (4, "second")):

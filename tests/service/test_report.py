@@ -161,6 +161,7 @@ def test_report_with_output_writes_only_that_file(empty, command, tmp_path):
     assert not empty.report.exists()
 
 
+@pytest.mark.slow
 def test_names_are_escaped_in_html(empty):
     odd, store = "<script>alert('x')</script>&amp;", Store(empty)
     run = {"spec_hash": "a" * 64, "run_id": "b" * 16, "kind": "walk_forward", "finished_at": AT, "warnings": [odd]}

@@ -263,6 +263,7 @@ def test_concurrent_processes_append_every_event_once(home, log):
     assert log.verify().n_rows == 120
 
 
+@pytest.mark.slow
 def test_appended_events_survive_a_kill(home, log):
     worker = appender(home, "killed", 100_000)
     last = -1

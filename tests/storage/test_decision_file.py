@@ -79,6 +79,7 @@ def write_many(root, first):
         append(Home(root), a_decision(n))
 
 
+@pytest.mark.slow
 def test_two_processes_lose_nothing(home):
     context = multiprocessing.get_context("spawn")
     workers = [context.Process(target=write_many, args=(home.root, first)) for first in (0, 10)]

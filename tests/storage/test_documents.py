@@ -139,6 +139,7 @@ def test_component_of_another_kind_is_replaced():
     assert merged == {"agent": {"kind": "ppo_inhouse"}}
 
 
+@pytest.mark.slow
 @given(base=DOCUMENTS, changes=DOCUMENTS)
 def test_merge_documents_applies_changes_without_mutation(base, changes):
     before = repr((base, changes))

@@ -72,6 +72,7 @@ def test_create_home_in_occupied_place_raises_and_changes_nothing(tmp_path):
     assert occupied.read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_home_of_an_installed_wheel_holds_the_shipped_files(tmp_path):
     (wheel,) = WheelBuilder(str(CHECKOUT)).build(directory=str(tmp_path / "dist"), versions=["standard"])
     with ZipFile(wheel) as archive:

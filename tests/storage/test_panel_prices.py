@@ -39,6 +39,7 @@ def test_prices_and_volumes_have_the_same_adjustment(market):
     assert prices.volumes[5, 1] * prices.closes[5, 1] == pytest.approx(bar["volume"] * bar["close"], rel=1e-12)
 
 
+@pytest.mark.slow
 def test_session_without_bar_has_no_price_but_a_last_close(market):
     tables, panel = market
     bars, t = tables.read(CLEAN_BARS), MISSING_SESSION

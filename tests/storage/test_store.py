@@ -22,6 +22,7 @@ def test_store_opens_each_part_once(store):
         assert getattr(store, part) is getattr(store, part)
 
 
+@pytest.mark.slow
 def test_store_audit_needs_neither_iceberg_nor_the_ledger(home):
     script = (
         "import sys; from pathlib import Path; from nvtrader_pipelines.storage.home import Home; "

@@ -272,6 +272,7 @@ def test_history_equals_a_book_in_dictionaries(changes):
             assert not sizes[t, len(levels) :].any()
 
 
+@pytest.mark.slow
 def test_generated_book_is_never_crossed_and_a_seed_gives_the_same():
     books = GeneratedBooks(train_days=1, day_seconds=25_000)
     table = books.events(0)
@@ -283,6 +284,7 @@ def test_generated_book_is_never_crossed_and_a_seed_gives_the_same():
     assert len({table.tobytes() for table in (few.events(0), *others)}) == 4
 
 
+@pytest.mark.slow
 def test_generated_orders_arrive_at_their_rates():
     books = GeneratedBooks(day_seconds=20_000, market_rate=0.5, persistence=0.0)
     table = books.events(0)
@@ -294,6 +296,7 @@ def test_generated_orders_arrive_at_their_rates():
     assert trades["qty"].tolist() == [1.0] * len(trades)
 
 
+@pytest.mark.slow
 def test_persistent_market_orders_lean_for_a_regime():
     lean = GeneratedBooks(day_seconds=20_000, persistence=0.8, regime_seconds=100.0)
     trades = lean.events(0)

@@ -70,6 +70,7 @@ def test_making_equals_golden_case(case):
     assert np.isinf([offsets[-1, 0], offsets[0, 1]]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", MAKINGS, ids=label)
 def test_making_solves_its_differential_equation(case):
     """Of the value h: -dh/dt = -phi q^2 + the gains of both sides at the best distances."""

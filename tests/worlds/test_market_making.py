@@ -32,6 +32,7 @@ def constant(*action):
     return lambda observation: np.tile(np.array(action, np.float32), (len(observation), 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "risk_aversion", [0.1, *(pytest.param(other, marks=pytest.mark.nightly) for other in (0.01, 1.0))]
 )
@@ -78,6 +79,7 @@ def test_limit_of_inventory_is_never_exceeded():
     assert simulation.inventory.max() == 2.0
 
 
+@pytest.mark.slow
 def test_closed_form_of_the_criterion_earns_most():
     world = MarketMaking()
     simulation = MarketMakingSimulation(world, 1)

@@ -30,6 +30,7 @@ def constant(value):
     return lambda observation: np.full((len(observation), 1), value, np.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", ACTIONS, ids=lambda action: action.kind)
 def test_closed_form_costs_what_the_formulas_say(action):
     world, n_orders = OrderExecution(action=action), 5_000

@@ -100,6 +100,7 @@ def test_restored_environment_continues_equally(build):
     assert run(other, actions[3:]) == run(env, actions[3:])
 
 
+@pytest.mark.slow
 def test_ids_make_the_worlds_and_the_portfolio():
     execution = gymnasium.make("tradesim_execution-v0", n_steps=3)
     trading = gymnasium.make("tradesim_algotrading-v0", panel=eventful_panel(), windows=(10, 60), symbol="BBB")

@@ -49,6 +49,7 @@ def test_volatility_penalty_is_the_weighted_deviation():
     np.testing.assert_allclose(penalty, -3.0 * np.std(recent[:, -21:], axis=1, ddof=0), rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_cvar_term_is_the_weighted_excess_over_its_limit():
     recent, excess = take_step(CvarExcess(weight=2.0, limit=0.004, confidence_level=0.9))
     expected = [-2.0 * (expected_shortfalls(row[None, :], 0.9)[0] - 0.004) for row in recent]

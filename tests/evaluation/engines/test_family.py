@@ -36,6 +36,7 @@ def assert_equal(result, expected, atol=1e-12):
     np.testing.assert_allclose(result.weights, expected.weights, rtol=0.0, atol=atol)
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 2**32 - 1),
     freq=st.integers(1, 7),
@@ -55,6 +56,7 @@ def test_three_engines_hold_equal_money_for_equal_weights(seed, freq, costs, fil
         np.testing.assert_allclose(other.orders["change"], first.orders["change"], rtol=0.0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_engines_agree_on_gaps_and_delistings_without_costs():
     panel = eventful_panel()
     walked, shares = (engine.run(panel, FREE, dated(panel, simplex(panel))) for engine in (Walk(), AT_FILL))
@@ -68,6 +70,7 @@ def test_policy_holds_equal_money_on_shares_and_on_weights(agent):
     assert_equal(shares, walked)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_event_driven_equals_bt_which_keeps_shares(seed):
     decided, weights = weights_path(seed)

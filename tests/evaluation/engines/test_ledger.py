@@ -123,6 +123,7 @@ def test_sales_of_all_shares_in_one_bar_leave_none():
     assert account.shares.tolist() == [0.0] * len(TWO_DAYS.symbols)
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     seed=st.integers(0, 2**32 - 1),

@@ -174,6 +174,7 @@ def test_one_market_of_one_is_counted_and_not_scored(record, table):
     )
 
 
+@pytest.mark.slow
 def test_an_experiment_on_two_markets_has_a_row_for_both_together(compass_of):
     there = run_of("ppo", "run-3", seed=2, source="other", days=2)
     both = compass_of(record_of(run_of("ppo", "run-1"), there, sources=("sample", "other"))).table
@@ -197,6 +198,7 @@ def test_kinds_of_one_market_are_counted_and_not_scored(table, statistic, note):
     assert (kind["value"], kind["score"], kind["reported"], kind["note"]) == (1.0, None, False, note)
 
 
+@pytest.mark.slow
 def test_kinds_of_two_markets_are_those_of_their_calendars(compass_of):
     calendars = Calendars({"coins": TradingCalendar("24/7")})
     runs = run_of("ppo", "run-1"), run_of("ppo", "run-3", seed=2, source="coins"), run_of("a2c", "run-2", seed=1)
@@ -223,6 +225,7 @@ def test_a_baseline_stands_once_in_a_window_as_the_newest_run_walked_it(record, 
     assert row(table, "buy_and_hold", "windows")["value"] == float(N_FOLDS)
 
 
+@pytest.mark.slow
 def test_who_finished_last_changes_nothing_of_an_experiment(record, compass, compass_of):
     runs = [run_of("a2c", "run-2", seed=1), run_of("ppo", "run-1", seed=0, days=1)]
     turned = compass_of(record_of(*runs)).table.filter(pl.col("kind") != "baseline")
@@ -255,6 +258,7 @@ def ruined(record, policy="ppo", at=100):
     return replace(record, curves=record.curves.with_columns(net_return=after)), lost
 
 
+@pytest.mark.slow
 def test_ruined_account_scores_zero_from_then_on(record, compass_of):
     bankrupt, lost = ruined(record)
     table = compass_of(bankrupt).table
@@ -285,6 +289,7 @@ def test_seed_deviation_has_a_value_but_no_score(table):
     assert "1/N has no seeds" in row(table, "ppo", "seed_deviation")["note"]
 
 
+@pytest.mark.slow
 def test_an_axis_of_fewer_measures_than_others_have_says_so(compass_of):
     runs, curves, actions = run_of("brief", "run-9", days=5)
     brief = (runs, curves.filter(pl.col("fold") == 0), actions.filter(pl.col("fold") == 0))
@@ -318,6 +323,7 @@ def test_a_policy_without_seeds_is_judged_by_its_own_account(compass_of):
     assert row(found, "optimizer", "seed_deviation")["value"] is None
 
 
+@pytest.mark.slow
 def test_policies_of_other_test_windows_are_not_ranked_with_the_rest(compass_of):
     runs, curves, actions = run_of("late", "run-9", days=5, baselines=("equal_weight",))
     shifted = [frame.with_columns(pl.col("session").dt.offset_by("20y")) for frame in (curves, actions)]
@@ -338,6 +344,7 @@ def test_extreme_market_statistics_use_its_sessions(record):
     assert rows["value"].item() == pytest.approx((1.0 + inside["net_return"]).product() - 1.0)
 
 
+@pytest.mark.slow
 def test_compass_does_not_depend_on_row_order(record, compass):
     shuffled = [frame.sample(fraction=1.0, shuffle=True, seed=1) for frame in (record.curves, record.actions)]
     again = prudex_compass(replace(record, curves=shuffled[0], actions=shuffled[1]))

@@ -104,6 +104,7 @@ def test_actions_alike_are_neighbours_in_the_plane(two_ways):
     assert 0.8 < found.trustworthiness <= 1.0
 
 
+@pytest.mark.slow
 def test_a_sample_is_seeded_and_the_same_seed_gives_the_same_bytes(two_ways):
     first, again, other = (embed(two_ways[1], seed, n_embedded=20) for seed in (3, 3, 4))
     assert first.points.tobytes() == again.points.tobytes()

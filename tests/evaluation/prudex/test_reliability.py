@@ -54,6 +54,7 @@ def test_profile_band_is_stratified_by_task():
     assert np.array_equal(high, low)
 
 
+@pytest.mark.slow
 def test_a_band_holds_its_profile_and_is_the_same_for_the_same_seed():
     scores = list(np.random.default_rng(1).uniform(0.0, 100.0, (6, 5)))
     (low, high), again = (profile_band(scores, np.random.default_rng(2)) for _ in range(2))

@@ -153,6 +153,7 @@ def test_no_runs_make_an_empty_curve():
     ).is_empty()
 
 
+@pytest.mark.slow
 def test_a_run_is_deflated_for_those_that_had_finished_by_then():
     curve = curve_of([0.5] * 4).filter(pl.col("period") == "all")
     assert curve["n_trials"].to_list() == [1, 2, 3, 4]

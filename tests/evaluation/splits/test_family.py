@@ -13,6 +13,7 @@ from tests.evaluation.splits.calendars import days, folds_or_reject, splitters, 
 LENGTHS = st.integers(2500, 4000)
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(splitter=splitters(), n_sessions=LENGTHS)
 def test_training_ends_a_purge_before_testing(splitter, n_sessions):
@@ -23,6 +24,7 @@ def test_training_ends_a_purge_before_testing(splitter, n_sessions):
         assert not set(days(fold.train)) & set(days(fold.test))
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(splitter=splitters(), n_sessions=LENGTHS)
 def test_nothing_within_the_purge_and_embargo_after_a_tested_block_trains(splitter, n_sessions):

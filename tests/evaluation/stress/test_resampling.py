@@ -33,6 +33,7 @@ def drawn(stressed, prices):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("opens", [True, False])
 def test_resampling_draws_whole_sessions_outside_training(opens):
     prices = random_walks(opens=opens)
@@ -67,12 +68,14 @@ def test_sample_volume_is_relative_to_usual_volume():
     np.testing.assert_allclose(stressed.panel.feature("volume_z_21")[stressed.first], score, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_session_with_a_missing_bar_and_the_next_are_not_drawn():
     prices = without(random_walks(), 200, 201, np.array([True, False, False, False]))
     samples = SMALL.apply(unstressed_market(prices), np.random.default_rng(0))
     assert {stressed.note for stressed in samples} == {"drawn from 539 sessions; AAA lacks bars for 2 others"}
 
 
+@pytest.mark.slow
 def test_unchosen_names_do_not_restrict_the_pool():
     prices = without(random_walks(), 430, 500, np.array([False, False, False, True]))
     parts = (judged(prices),)
@@ -97,6 +100,7 @@ def test_delisted_name_has_no_bar_in_sample():
         assert not stressed.panel.tradable[stressed.first :, 3].any()
 
 
+@pytest.mark.slow
 def test_name_listed_in_window_has_no_bar_in_sample():
     prices = without(random_walks(), 0, FIRST + 2, np.array([False, False, False, True]))
     for stressed in SMALL.apply(unstressed_market(prices), np.random.default_rng(0)):
@@ -105,6 +109,7 @@ def test_name_listed_in_window_has_no_bar_in_sample():
         assert stressed.panel.tradable.any(axis=0).tolist() == [True, True, True, False]
 
 
+@pytest.mark.slow
 def test_sample_longer_than_window_or_pool_is_unavailable():
     prices = random_walks()
     with pytest.raises(ScenarioUnavailableError):

@@ -57,6 +57,7 @@ def test_given_panel_is_cut_to_the_one_built_of_the_rows():
         np.testing.assert_array_equal(getattr(cut, name), getattr(built, name))
 
 
+@pytest.mark.slow
 def test_stressed_market_has_the_outside_series_of_the_market():
     prices, days = random_walks(), random_walks().sessions.tolist()
     lines = [f",{day},vix,{n}" for n, day in enumerate(days)]

@@ -19,6 +19,7 @@ def test_gap_cuts_every_price_once_overnight():
     assert np.count_nonzero(panel.close_returns) == np.count_nonzero(panel.overnight_returns) == 4
 
 
+@pytest.mark.slow
 def test_gap_without_opens_is_in_the_close():
     panel, shock = played(Gap(loss=0.2), unstressed_market(random_walks(opens=False)))
     unstressed = unstressed_market(random_walks(opens=False)).unstressed().panel
@@ -26,6 +27,7 @@ def test_gap_without_opens_is_in_the_close():
     np.testing.assert_allclose(1 + panel.close_returns[shock], 0.8 * (1 + unstressed.close_returns[shock]), rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_gap_of_name_without_bar_is_in_its_next_price():
     prices = without(random_walks(), SHOCK, SHOCK + 2, np.array([True, False, False, False]))
     unstressed = unstressed_market(prices).unstressed().panel

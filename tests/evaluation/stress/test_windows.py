@@ -22,6 +22,7 @@ def test_historic_window_is_unchanged_and_starts_on_its_first_session():
     assert (stressed.shock, stressed.has_twin, stressed.note) == (None, False, "")
 
 
+@pytest.mark.slow
 def test_partly_tested_historic_window_plays_that_part_with_a_note():
     prices = random_walks()
     (stressed,) = window(prices, 300, 500).apply(unstressed_market(prices), GENERATOR)

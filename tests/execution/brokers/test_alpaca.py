@@ -256,6 +256,7 @@ def test_fills_include_earlier_pages(stub, broker):
     assert stub.requests.count("GET /v2/orders") == 2
 
 
+@pytest.mark.slow
 def test_open_orders_include_all_pages_and_foreign_orders(stub, broker):
     stub.cash = 1e6
     for number in range(1_002):

@@ -51,6 +51,7 @@ def test_policy_sees_equal_accounts_at_both_venues(states):
     assert {0, 1, NEVER} <= {n for _, on_paper in states for n in on_paper.account(PANEL.symbols).since_loss.tolist()}
 
 
+@pytest.mark.slow
 def test_both_venues_store_equal_figures(states):
     for at_broker, on_paper in states:
         for name in ("turnover", "net_return", "cost", "value", "drawdown"):

@@ -11,6 +11,8 @@ from nvtrader_pipelines.execution.trader import Trader
 from tests.execution.brokers.test_live_venue import PANEL, PRICES, Live
 from tests.execution.desks import ACCOUNT, Fused, ticking
 
+pytestmark = pytest.mark.slow
+
 WANTED = {10: (0.2, 0.2, 0.2, 0.2, 0.2), 13: (0.4, 0.1, 0.3, 0.1, 0.1)}
 LAST = 15
 

@@ -171,6 +171,7 @@ def test_placed_order_of_a_withdrawn_bar_is_cancelled(account_spec):
     assert state.differences == ()
 
 
+@pytest.mark.slow
 def test_whole_share_account_converges_to_a_fractional_one():
     apart = []
     for capital in (20_000.0, 20_000_000.0):
@@ -180,12 +181,14 @@ def test_whole_share_account_converges_to_a_fractional_one():
     assert apart[1] < 1e-5 < apart[0] < 0.01
 
 
+@pytest.mark.slow
 def test_capital_scales_shares_only():
     small, large = (traded(DEAR, account_spec=SimulatedAccountSpec(capital=c)).states for c in (1e4, 1e7))
     assert [state.weights for state in small] == [state.weights for state in large]
     assert [state.equity for state in small] == [state.equity for state in large]
 
 
+@pytest.mark.slow
 def test_slippage_is_in_costs_and_fill_prices():
     spec = SimulatedAccountSpec(slippage_bps=30.0)
     slipped, dearer = (
@@ -259,6 +262,7 @@ def test_buys_are_within_cash_when_the_sells_were_not_placed():
     assert state.differences == ()
 
 
+@pytest.mark.slow
 def test_expected_and_actual_shares_agree_in_every_session():
     for spec in (
         SimulatedAccountSpec(),

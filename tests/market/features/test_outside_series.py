@@ -62,6 +62,7 @@ def test_unknown_field_is_refused_with_those_there_are(feature):
     assert (caught.value.field, caught.value.gap) == ("roe", None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("feature", [Fundamental(), Vix(max_age=320), CrossSectionalRank(of=Fundamental())])
 def test_value_published_tomorrow_changes_no_feature_of_today(feature):
     returns = market_tables(csv_file(synthetic_bars())).returns

@@ -9,6 +9,7 @@ from tests.policies.small_learners import SPEC, WINDOW, small
 PANEL = synthetic_panel(160, 3)
 
 
+@pytest.mark.slow
 def test_every_update_setting_changes_the_tensors():
     settings = [
         {},

@@ -93,6 +93,7 @@ def assert_same_update(sizes, network, dtype, n_epochs, tolerance, **options):
         assert ours.logger.name_to_value[name] == pytest.approx(scalar, rel=1e-3, abs=1e-5), name
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.tuples(st.integers(1, 30), st.integers(1, 5)),
@@ -124,6 +125,7 @@ def test_update_of_the_shared_network_equals_that_of_sb3(n_symbols, dtype, bound
     assert_same_update(sizes, network, dtype, *bound, policy=SharedAssetPolicy, ent_coef=0.01)
 
 
+@pytest.mark.slow
 def test_rollout_and_training_equal_those_of_sb3():
     def on(algorithm, buffer):
         def make(env, seed):

@@ -40,6 +40,7 @@ def softmax(scores, is_selected):
     return shares / shares.sum(axis=1, keepdims=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_selected", [1, 2, None])
 def test_weights_are_softmax_of_best_and_worst_names_by_share(n_selected):
     extractor, observations, n = extractor_of(LongShortAction(), n_selected=n_selected), observed(16), n_selected or 2

@@ -50,6 +50,7 @@ def test_short_episodes_at_the_market_end_play_beside_whole_ones(advantage):
     assert 0 < lengths.filter(short)["len"].to_numpy().max() < SPEC.episode_len
 
 
+@pytest.mark.slow
 def test_grouped_training_ignores_and_keeps_the_global_random_state():
     first = agent_with().train(PANEL, SPEC, WINDOW, 1)
     torch.rand(7)
@@ -146,6 +147,7 @@ def test_episodes_of_a_group_take_different_actions():
     assert first["observation_hash"].n_unique() == first["session"].n_unique()
 
 
+@pytest.mark.slow
 def test_training_plays_whole_episodes_up_to_its_timesteps():
     curve = agent_with().train(PANEL, SPEC, WINDOW, 0).curve
     a_round = N_GROUPS * GROUP_SIZE * SPEC.episode_len
@@ -174,6 +176,7 @@ def test_terminated_episode_is_masked_while_its_group_continues(advantage, trunc
     assert (groups == groups[:, :1]).all()
 
 
+@pytest.mark.slow
 def test_values_are_recorded_only_with_a_critic():
     for advantage in ADVANTAGES:
         steps = all_episodes(advantage=advantage)
@@ -181,6 +184,7 @@ def test_values_are_recorded_only_with_a_critic():
         assert steps["log_prob"].is_finite().all()
 
 
+@pytest.mark.slow
 @EVERY_ADVANTAGE
 def test_policy_without_a_critic_has_no_value(advantage):
     agent = agent_with(advantage)
@@ -207,6 +211,7 @@ def test_an_advantage_that_compares_needs_groups(advantage):
         agent_with(advantage, group_size=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("advantage", [GaeAdvantage(), ReinforcePlusPlusAdvantage(baseline="none")])
 def test_advantage_without_comparison_allows_groups_of_one(advantage):
     fit = agent_with(advantage, group_size=1).train(PANEL, SPEC, WINDOW, 0)

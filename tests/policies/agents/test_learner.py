@@ -144,6 +144,7 @@ def test_no_session_after_the_training_window_changes_a_trained_policy(case, spe
     assert trained.scaler == other.scaler
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ppo", "grouped_ppo"])
 def test_training_on_two_stretches_plays_nothing_between_them(kind):
     agent, panel, stretches = LEARNERS[kind], synthetic_panel(260, 3), ((5, 110), (130, 259))
@@ -352,6 +353,7 @@ def test_learners_use_fused_adam_one_thread_and_no_argument_checks(case, spec, a
     assert torch.get_num_threads() == 1
 
 
+@pytest.mark.slow
 def test_resumed_training_and_pretraining_use_fused_adam():
     saved = []
     agent = PpoAgent(**{**AGENT.model_dump(), "total_timesteps": 1280, "backbone": AutoencoderBackbone(epochs=1)})

@@ -110,6 +110,7 @@ def test_tqc_value_is_the_mean_of_all_quantiles():
         assert agent.act(net, observation, None).value == pytest.approx(float(quantiles.mean()))
 
 
+@pytest.mark.slow
 def test_td3_explores_by_its_noise():
     fits = [
         small(Td3Agent, action_noise=noise).train(PANEL, SPEC, WINDOW, 0, TrainingHooks(sample_rate=1.0))
@@ -119,6 +120,7 @@ def test_td3_explores_by_its_noise():
     assert known[0] != known[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "member", [SacAgent, *(pytest.param(member, marks=pytest.mark.nightly) for member in (TqcAgent, CrossQAgent))]
 )

@@ -5,6 +5,8 @@ from nvtrader_pipelines.policies.agents.on_policy import EntropyAnnealing, Weigh
 from tests.markets import synthetic_panel
 from tests.policies.small_learners import LEARNERS, WINDOW, bits, small, spec_of
 
+pytestmark = pytest.mark.slow
+
 PANEL = synthetic_panel(160, 3)
 ANNEALED = [type(agent) for agent in LEARNERS.values() if isinstance(agent, WeightedLosses)]
 EVERY = pytest.mark.parametrize("member", ANNEALED)

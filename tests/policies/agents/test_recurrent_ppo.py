@@ -62,6 +62,7 @@ def test_a_memory_of_nothing_is_refused(field):
         RecurrentPpoAgent.model_validate({field: 0})
 
 
+@pytest.mark.slow
 def test_training_learns_both_memories():
     start = AGENT.model_copy(update={"learning_rate": 1e-12}).train(PANEL, SPEC, WINDOW, 0).tensors
     trained = AGENT.train(PANEL, SPEC, WINDOW, 0).tensors

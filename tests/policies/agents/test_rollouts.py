@@ -5,6 +5,8 @@ from nvtrader_pipelines.policies.agents.rollouts import InPlaceRolloutBuffer
 from tests.markets import synthetic_panel
 from tests.policies.agents.learners import a2c, bits, ppo, trained
 
+pytestmark = pytest.mark.slow
+
 PANEL = synthetic_panel(160, 3)
 
 

@@ -46,6 +46,7 @@ def test_the_reconstructions_error_falls(backbone):
     assert errors[-1] < errors[len(errors) // 2] < errors[0]
 
 
+@pytest.mark.slow
 def test_autoencoder_reconstructs_two_factor_windows_from_a_small_code():
     generator = torch.Generator().manual_seed(0)
     factors, loadings = torch.randn(400, 2, generator=generator), torch.randn(2, LOOKBACK * N, generator=generator)
@@ -55,6 +56,7 @@ def test_autoencoder_reconstructs_two_factor_windows_from_a_small_code():
     assert errors[-1] < 0.05 * float(windows.var())
 
 
+@pytest.mark.slow
 @EITHER
 def test_pretraining_depends_on_the_seed(backbone):
     first, again, other = (bits(prepared(backbone, seed).state_dict()) for seed in (1, 1, 2))
@@ -99,6 +101,7 @@ def test_only_the_windows_are_learned():
     assert bits(first) == bits(second)
 
 
+@pytest.mark.slow
 def test_training_leaves_a_frozen_encoder_unchanged():
     before, after = trained(FROZEN)
     for name, tensor in before.items():

@@ -55,6 +55,7 @@ def test_permuting_names_permutes_scores_and_keeps_cash_and_value(order):
     torch.testing.assert_close(values, policy.predict_values(observations), rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("observation", [LookbackObservation(), RegimeObservation()], ids=lambda spec: spec.kind)
 def test_score_depends_on_its_held_weight_and_no_other_account_column(observation):
     builder = observation.start(synthetic_panel(60, N), ObservationScaler(), LOOKBACK)
@@ -66,6 +67,7 @@ def test_score_depends_on_its_held_weight_and_no_other_account_column(observatio
     assert np.argwhere(moved).tolist() == [[i, i] for i in range(N)]
 
 
+@pytest.mark.slow
 def test_training_changes_every_tensor_and_the_cash_bias_starts_at_its_field():
     before, after = trained(EiieConvBackbone())
     assert before["mlp_extractor.cash_bias"].tolist() == [1.0]

@@ -22,6 +22,7 @@ def history(n=300):
     return TrainingHistory(observations, returns_after(observations))
 
 
+@pytest.mark.slow
 def test_lstm_forecasts_the_sign_that_the_window_shows():
     known, unseen = history(), observed(200, seed=9)
     policy = policy_of(SarlLstmBackbone(hidden_size=16))
@@ -32,6 +33,7 @@ def test_lstm_forecasts_the_sign_that_the_window_shows():
     assert ((forecasts > 0.0) & (forecasts < 1.0)).all()
 
 
+@pytest.mark.slow
 def test_rises_without_a_price_are_no_labels():
     known = history()
     gaps = known.next_returns.clone()

@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 import torch
 
 from nvtrader_pipelines.policies.backbones import SagcnBackbone
@@ -68,6 +69,7 @@ def test_scores_read_the_last_sessions_of_the_window_and_no_more():
     assert unit(n_layers=5)(window).shape == (2, N)  # 32 sessions, of which the window has 12
 
 
+@pytest.mark.slow
 def test_ppo_trains_every_tensor_but_the_correlations():
     before, after = trained(SagcnBackbone(channels=4, n_layers=2, dropout=0.0))
     assert {name for name in after if torch.equal(before[name], after[name])} == {"mlp_extractor.assets.correlation"}

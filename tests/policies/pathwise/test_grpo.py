@@ -74,6 +74,7 @@ def test_muon_moves_the_matrices_of_the_gru_and_adamw_the_rest():
     assert sorted(moved["muon"] + moved["adamw"]) == sorted(names.values())
 
 
+@pytest.mark.slow
 def test_every_field_changes_the_trained_policy():
     base = bits(AGENT.train(PANEL, SPEC, WINDOW, 0))
     for field, value in CHANGES.items():
@@ -95,6 +96,7 @@ def test_other_action_and_sharpe_ratio_of_one_session_are_refused(environment, a
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pathwise_weight", [0.0, 10.0])
 def test_growth_rises_given_tomorrows_return(pathwise_weight):
     settings = {"total_timesteps": 25_600, "learning_rate": 1e-2, "backbone": MlpBackbone(hidden=(32,))}

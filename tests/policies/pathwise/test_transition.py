@@ -87,6 +87,7 @@ def test_ruined_account_is_cash_without_gradient(account, first, fill):
     assert target.grad.tolist() == [[0.0, 0.0, 0.0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("action", "sides"), CASES)
 @pytest.mark.parametrize("fill", ["next_open", "same_close"])
 def test_gradients_equal_finite_differences(action, sides, fill):
@@ -109,6 +110,7 @@ def test_gradients_equal_finite_differences(action, sides, fill):
     assert torch.autograd.gradcheck(holding, (names,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("action", [SimplexAction(), LeveredSimplexAction(close_cap=1.3)])
 @pytest.mark.parametrize("smoothing", [0.0, 1e-6])
 def test_gradient_through_twenty_decisions_equals_finite_differences(action, smoothing):

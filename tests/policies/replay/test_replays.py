@@ -47,6 +47,7 @@ def test_n_step_returns_equal_the_sums_by_hand_on_portfolios(played):
     assert {(n, *end) for n in (1, 2, 3) for end in ((True, False), (False, True))} | {(3, False, False)} <= seen
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replay", [NStepReplay(), PrioritizedReplay(), PrioritizedReplay(alpha=0.0)], ids=str)
 def test_replay_changes_the_trained_policy_and_depends_on_the_seed_only(replay):
     agent = small(DdpgAgent, replay=replay)

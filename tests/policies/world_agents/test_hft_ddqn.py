@@ -51,6 +51,7 @@ def test_choices_out_of_reach_count_as_the_nearest():
         assert nearest_choices(torch.full((3, 1), choice), mask)[:, 0].tolist() == expected
 
 
+@pytest.mark.slow
 def test_network_chooses_only_what_is_in_reach_and_reads_the_position():
     market = world(0.4)
     test = market.examine(None, None)

@@ -44,6 +44,7 @@ def test_only_the_training_has_foresight():
     assert WORLD.examine(PANEL, WINDOW).observation_space.shape == (3 + 4,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("backbone", "lookback"), [(AGENT.backbone, 4), (PdDualRnn(), 4), (PdDualRnn(), 0)])
 def test_fit_holds_the_student_alone_and_decides_without_foresight(backbone, lookback, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -33,6 +33,7 @@ def limits_of(scenarios, cap=0.5, level=0.95):
     return safest, cvar(-scenarios @ weights, level)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 2**32 - 1), share=st.floats(0.0, 1.2))
 def test_best_mean_equals_a_linear_program_of_its_own(seed, share):
     scenarios = drawn(120, 5, seed)

@@ -193,6 +193,7 @@ def test_scaled_scenarios_scale_the_objective(factor):
     assert other.objective == pytest.approx(factor * found.objective, rel=2e-7)
 
 
+@pytest.mark.slow
 @given(seed=SEEDS, exponent=st.floats(-9.0, 3.0))
 def test_risk_aversion_scales_the_objective_without_mean_and_cost(seed, exponent):
     scenarios, aversion = drawn(200, 6, seed), 10.0**exponent
@@ -264,6 +265,7 @@ def test_scenario_multipliers_certify_the_optimum():
     assert optimizer.solve(scenarios).objective == pytest.approx(losses[:3] @ [0.4, 0.4, 0.2], rel=1e-7)
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(seed=SEEDS)
 def test_equal_inputs_give_equal_bytes_in_any_memory_layout(seed):
@@ -385,6 +387,7 @@ def test_cuts_on_correlated_names_end_within_their_patience():
     assert found.n_iterations < 100
 
 
+@pytest.mark.slow
 def test_cuts_slow_on_volatility_yield_to_the_whole_program():
     scenarios = drawn(400, 60, 3)
     inputs = {"expected_returns": scenarios.mean(axis=0), "volatility_factor": np.linalg.cholesky(np.cov(scenarios.T))}
@@ -417,6 +420,7 @@ def test_relative_gap_of_infinite_bounds_is_infinite():
     assert relative_gap(0.0, 0.0) == 0.0
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(seed=SEEDS)
 def test_dropping_the_turnover_budget_is_never_worse(seed):

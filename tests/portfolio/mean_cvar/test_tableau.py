@@ -16,6 +16,7 @@ def program(cost, rows=1):
     )
 
 
+@pytest.mark.slow
 @given(st.integers(0, 2**32 - 1), st.integers(2, 6))
 def test_tableau_reaches_linprogs_optimum_after_each_row(seed, n_columns):
     generator = np.random.default_rng(seed)

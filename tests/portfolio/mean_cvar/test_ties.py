@@ -40,6 +40,7 @@ def test_identical_names_get_equal_weights_beside_a_turnover_budget(seed):
     np.testing.assert_allclose(found.weights[:3], found.weights[3:], atol=1e-8)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 2**32 - 1))
 def test_no_mixture_with_another_optimum_has_a_smaller_norm(seed):
     generator = np.random.default_rng(seed)

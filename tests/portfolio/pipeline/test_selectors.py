@@ -43,6 +43,7 @@ def test_momentum_selects_the_names_pandas_ranks_highest(market, k):
         assert set(np.array(panel.symbols)[found]) == set(expected)
 
 
+@pytest.mark.slow
 def test_low_volatility_selects_the_half_pandas_ranks_lowest(market):
     bars, panel = market
     closes = adjusted_closes(bars, panel)

@@ -18,6 +18,8 @@ from tests.service.api.conftest import AUTHORIZED, client_of
 from tests.service.api.servers import served
 from tests.service.api.test_chart_reading import RISING, ROUTE, RUNS, chunk, encoded, png
 
+pytestmark = pytest.mark.slow
+
 BULLETS = [f"The curve rises, {word}." for word in ("first", "second", "third", "fourth")]
 VISION_MODEL = "nvidia/nemotron-3-nano-omni-30b-a3b-reasoning"
 SECRET = "nvapi-swordfish"

@@ -40,6 +40,7 @@ def test_status_of_error_caused_by_disk_is_503(wrapper, cause, is_fault):
     assert (status_of(error) == 503) == is_fault
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [FULL, READ_ONLY, CLOSED], ids=["full", "read-only", "closed"])
 def test_halt_on_unwritable_audit_answers_503_and_engages(home, monkeypatch, error):
     def refuse(*_arguments):

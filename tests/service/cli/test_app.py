@@ -142,6 +142,7 @@ def test_tables_are_listed_with_their_rows(invoke, form, start):
     assert "gold.market_panel" in found.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["report", "--output"], ["schema", "--output"], ["backup"]])
 def test_output_below_a_file_or_a_missing_folder_is_refused(empty, command):
     (empty / "file").write_text("")

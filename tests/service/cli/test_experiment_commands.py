@@ -285,6 +285,7 @@ def test_deleted_run_is_deleted_in_list_and_show(home, at_home):
     assert json.loads(at_home("experiments", "show", "tiny", "--json").stdout)["last_run"]["status"] == "deleted"
 
 
+@pytest.mark.slow
 def test_validate_warns_of_a_long_training(home, at_home):
     land(Store(home))
     write_experiment(home, agent={"kind": "ppo", "total_timesteps": 10**15})

@@ -62,6 +62,7 @@ def test_notify_sends_waiting_plan_once(home, invoke, webhook):
     assert f"nvtrader plans approve {waiting.plan_id}" in message["message"]
 
 
+@pytest.mark.slow
 def test_halt_sends_kill_switch_and_stays_quiet_about_it(invoke, webhook):
     found = invoke("halt", "--reason", "prices look wrong")
     assert (found.exit_code, found.stderr) == (0, "")
@@ -88,6 +89,7 @@ def test_damaged_settings_change_no_outcome_of_halt(home, invoke):
     assert "notifications.yaml" in found.stderr
 
 
+@pytest.mark.slow
 def test_failed_trade_is_sent_once_until_it_succeeds(invoke, webhook):
     found = [invoke("trade") for _ in range(2)]
     assert [each.exit_code for each in found] == [BAD_INPUT, BAD_INPUT]

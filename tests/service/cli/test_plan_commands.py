@@ -137,6 +137,7 @@ def test_edited_weight_that_a_limit_cut_is_shown_with_the_limit(home, invoke):
     assert "AAA 50 25 position_cap" in lines
 
 
+@pytest.mark.slow
 def test_show_prints_the_parent_and_the_record(home, invoke):
     parent = plan()
     edited = append_plan(home, plan(LATER).model_copy(update={"parent_id": parent.plan_id}), TURNOVER)

@@ -156,6 +156,7 @@ def test_stop_of_a_stopped_session_exits_with_3(at_home, folders):
     assert not folders[1].stop_request.exists()
 
 
+@pytest.mark.slow
 def test_damaged_session_exits_with_3_and_is_named_in_the_list(at_home, folders):
     folders[0].settings.write_text("{}")
     refused = at_home("status", "20260302")

@@ -195,6 +195,7 @@ def test_compare_of_runs_without_verdict_has_empty_figures(failed_home, command)
     assert [(cells[0], cells[2]) for cells in lines] == [("aa110000", "walk_forward"), ("aa220000", "walk_forward")]
 
 
+@pytest.mark.slow
 def test_compare_of_runs_without_sessions_has_no_picture(failed_home, command):
     found = command(failed_home)("runs", "compare", "aa11", "aa22")
     assert found.stdout.splitlines()[-1].startswith("no picture: at least 2 sessions must be in all runs")

@@ -22,6 +22,8 @@ from tests.research.search_homes import bars_of, land, market, search_home, tria
 from tests.research.sessions import a_session, write_session
 from tests.service.cli.error_lines import is_one_line_error
 
+pytestmark = pytest.mark.slow
+
 QUICK = ("--source", "landing", "--eval-mode", "cufolio_only", "--proposer", "random", "--workers", "1")
 SPACE = "agent.max_position_pct: {low: 0.25, high: 0.1}\n"
 SECONDS = 60.0

@@ -14,6 +14,8 @@ from nvtrader_pipelines.storage.tables import EVALUATIONS
 from tests.runs.test_run_tables import FOLDS, FORESEEING, run_named
 from tests.storage.table_rows import AT, conform
 
+pytestmark = pytest.mark.slow
+
 FIGURES = {"sharpe": 0.5, "sharpe_low": 0.1, "sharpe_high": 0.9, "cagr": 0.1, "max_drawdown": 0.2, "cost_per_year": 0.0}
 
 

@@ -14,6 +14,8 @@ from nvtrader_pipelines.market.features import FEATURES
 from nvtrader_pipelines.service.documents.catalogue import FAMILIES, family_members, json_schema_of
 from tests.experiments.hashes import SHIPPED
 
+pytestmark = pytest.mark.slow
+
 EVERY = ["experiment", *FAMILIES]
 EVERY_MEMBER = [(family, member) for family, union in FAMILIES.items() for member in members(union)]
 IDS = [f"{family}-{kind_of(member)}" for family, member in EVERY_MEMBER]

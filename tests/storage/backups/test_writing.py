@@ -65,6 +65,7 @@ def test_backup_copies_journals_before_the_ledger_with_their_looks(store, home, 
     assert names(target)[:2] == ["data/autoresearch/sessions/20260302-aaaa/journal.jsonl", "warehouse/ledger.db"]
 
 
+@pytest.mark.slow
 def test_backup_holds_the_catalog_as_of_its_copy_and_the_files_it_names(store, home, target):
     for value in (1.0, 2.0):
         store.tables.replace_years(CLEAN_BARS, bar_rows(CLEAN_BARS, [2020], value), [2020])

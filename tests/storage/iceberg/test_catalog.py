@@ -59,6 +59,7 @@ def test_home_behind_a_symlink_is_the_same_home(tables, home, tmp_path):
     assert len(Store(Home(link)).tables.read(CLEAN_BARS)) == 3
 
 
+@pytest.mark.slow
 def test_catalog_holds_the_meaning_of_every_column(tables):
     for table in TABLES:
         fields = tables.load(table).schema().fields

@@ -44,6 +44,7 @@ def test_batches_give_one_file_per_partition(tables, home):
     assert_frame_equal(tables.read(CLEAN_BARS), pl.concat(batches).sort("year", maintain_order=True))
 
 
+@pytest.mark.slow
 def test_rows_with_null_partition_have_their_own_file(tables):
     rows = bar_rows(CLEAN_BARS, [2020]).with_columns(year=pl.Series([None, 2020, None], dtype=pl.Int32))
     tables.replace(CLEAN_BARS, rows, {})

@@ -14,6 +14,8 @@ from nvtrader_pipelines.storage.tables import CLEAN_BARS, MARKET_PANEL, RUNS
 from tests.storage.ledger.run_rows import run_row
 from tests.storage.table_rows import bar_rows, conform, run_rows
 
+pytestmark = pytest.mark.slow
+
 LATER = dt.datetime.now(dt.UTC) + dt.timedelta(days=30)
 
 

@@ -21,6 +21,7 @@ def test_unwritten_table_reads_as_empty_with_its_columns(tables):
     assert tables.snapshot_id(RUNS) is None
 
 
+@pytest.mark.slow
 def test_replacing_a_partition_is_idempotent(tables):
     rows = bar_rows(CLEAN_BARS, [2019, 2020])
     for _ in range(3):
@@ -35,6 +36,7 @@ def test_replacing_a_partition_replaces_only_its_rows(tables):
     assert counts.rows() == [(2018, 1.0, 3), (2019, 2.0, 5), (2020, 1.0, 3)]
 
 
+@pytest.mark.slow
 def test_replacing_many_years_is_one_commit(tables):
     years = list(range(1990, 2023))
     tables.replace_years(RETURNS, bar_rows(RETURNS, years, 1.0), years)
@@ -81,6 +83,7 @@ def test_replacing_without_keys_replaces_the_whole_table(tables):
     assert tables.read(RUNS)["run_id"].to_list() == ["b" * 16]
 
 
+@pytest.mark.slow
 def test_nan_is_stored_as_null_and_survives_other_replacements(tables):
     holes = run_rows(EQUITY_CURVES, "holes", equity=math.nan)
     tables.replace(EQUITY_CURVES, holes, run_keys("holes"))
@@ -163,6 +166,7 @@ def test_lists_times_and_strings_keep_their_types(tables):
     assert_frame_equal(tables.read(RUNS), row)
 
 
+@pytest.mark.slow
 def test_hundreds_of_key_values_are_replaced_exactly(tables):
     names = [f"run-{i:04d}-{'x' * 20}" for i in range(300)]
     rows = pl.concat([run_rows(RUNS, name, n_rows=1) for name in names])
@@ -188,6 +192,7 @@ def test_missing_data_file_is_refused_with_its_name(tables, home):
         tables.read(CLEAN_BARS)
 
 
+@pytest.mark.slow
 def test_new_feature_widens_the_table_with_null_in_old_rows(tables, monkeypatch):
     old = bar_rows(FEATURES, [2019], 1.0, column="return_1")
     snapshot = tables.replace(FEATURES, old, {"year": [2019]})

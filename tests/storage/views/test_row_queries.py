@@ -70,6 +70,7 @@ def rows(store):
     return store.tables.read(TRAJECTORIES, {"run_id": [RUN.run_id]}).select(TRAJECTORY_ROWS.schema.names())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [97, 400, 5000])
 def test_pages_are_the_rows_of_the_table_in_order(store, rows, limit):
     pages = [read_row_page(store, TRAJECTORY_ROWS, RUN, {}, limit, after) for after in range(0, len(rows), limit)]
@@ -87,6 +88,7 @@ def test_filtered_rows_have_the_values(store, rows):
     assert_frame_equal(read, rows.filter(seed=2, episode=7))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", ["' OR true --", "'; DROP TABLE x; --", "$limit", "\x00", "ppo%"])
 def test_hostile_filter_matches_no_row(store, value):
     assert read_row_page(store, TRAJECTORY_ROWS, RUN, {"policy": value}, 10, 0).is_empty()
@@ -118,6 +120,7 @@ def test_curves_of_many_terms_share_the_rows(store):
     assert read_thinned_rows(store, REWARD_ROWS, RUN, {}, 50).group_by("term").len()["len"].max() <= 10
 
 
+@pytest.mark.slow
 def test_episodes_summarize_their_steps(store, rows):
     by_hand = rows.group_by(*CURVE, "episode", maintain_order=True).agg(
         pl.len().cast(pl.Int64).alias("n_steps"),

@@ -149,6 +149,7 @@ def test_check_of_a_draft_refuses_what_is_no_draft(client, body, status):
     assert client.post("/lab/build/check", json=body).status_code == 401
 
 
+@pytest.mark.slow
 def test_builder_begins_with_a_fit_to_the_only_market(tmp_path):
     page = client_of(market_home(tmp_path / "market").home).get("/lab/build").text
     draft = json.loads(page.partition('id="data">')[2].partition("</script>")[0])["draft"]

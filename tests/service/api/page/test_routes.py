@@ -8,6 +8,8 @@ from nvtrader_pipelines.service.api.page.routes import PLOTLY
 from tests.homes import small_home
 from tests.service.api.conftest import TOKEN, client_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def page(client):
