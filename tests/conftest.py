@@ -36,7 +36,7 @@ share_engines()
 gc.set_threshold(50_000, 20, 20)  # by default a fifth of the time of imports goes to garbage collection
 atexit.register(gc.freeze)  # a last garbage collection would take seconds
 
-SLOW_FIXTURES = {"run_guide", "built_home", "swept_home"}  # tens of seconds, once per session
+SLOW_FIXTURES = {"run_guide", "built_home", "swept_home", "fast_nvtrader"}  # seconds and more, once per session
 # Modules of many seconds in the order in which they begin. The first builds the home that many others wait for, the
 # second needs none.
 LONGEST = (

@@ -9,6 +9,8 @@ from nvtrader_pipelines.policies.archive import read_archive
 from tests.experiments.small import EXPERIMENT, planned, trained
 from tests.policies.small_learners import AGENT, bits, small
 
+pytestmark = pytest.mark.slow
+
 MEMBERS = AGENT, small(A2cAgent)
 SEEDS = 4, 0, 1, 5
 SPEC = EXPERIMENT.model_copy(
@@ -34,7 +36,6 @@ def test_card_holds_the_member_that_was_trained(store):
     assert {card.spec_hash for card in cards.values()} == {SPEC.spec_hash}
 
 
-@pytest.mark.slow
 def test_seed_gives_the_bytes_of_its_member_trained_alone(ensemble_plan, store):
     fold, panel = ensemble_plan.folds[1], ensemble_plan.panel
     window, hooks = ensemble_plan.training_window(fold), TrainingHooks(sample_rate=SPEC.training_sample_rate)

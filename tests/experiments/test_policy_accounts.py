@@ -13,6 +13,8 @@ from nvtrader_pipelines.policies.baselines import BuyAndHold
 from nvtrader_pipelines.policies.learned import open_policy
 from tests.experiments.small import EXPERIMENT, TABLES, planned, trained
 
+pytestmark = pytest.mark.slow
+
 N_HELD_OUT, PURGE = 40, 6
 BEST_OF = EXPERIMENT.model_copy(update={"design": BestOfNDesign(validation_sessions=N_HELD_OUT)})
 
@@ -37,7 +39,6 @@ def test_the_best_of_n_trains_a_purge_before_the_sessions_it_holds_out(best_plan
         assert best_plan.validation_window(fold) == (fold.train_last - N_HELD_OUT + 1, fold.train_last)
 
 
-@pytest.mark.slow
 def test_weigh_seeds_maximizes_validation_sharpe_ratio(best_plan, best):
     for fold in best_plan.folds:
         first, last = best_plan.validation_window(fold)
@@ -54,7 +55,6 @@ def test_weigh_seeds_maximizes_validation_sharpe_ratio(best_plan, best):
         assert best.sealed[fold.index] == choice.weights == {choice.seed: 1.0}
 
 
-@pytest.mark.slow
 def test_seed_choice_is_reported_with_its_sharpe_ratios(best_plan, best):
     choices = [step for step in best.reported if step.stage == "evaluate.step" and "validation Sharpe" in step.message]
     assert {step.fold: {step.seed: 1.0} for step in choices} == best.sealed
@@ -91,7 +91,6 @@ def test_an_account_shares_no_policy_with_another(plan, run):
     assert len(learned) == len({id(member) for member in learned}) == 2 * len(plan.keys)
 
 
-@pytest.mark.slow
 def test_a_classical_agent_keeps_one_account_over_all_folds():
     spec = EXPERIMENT.model_copy(update={"agent": BuyAndHold(), "seeds": (0,)})
     store = trained(planned(spec))
@@ -104,7 +103,6 @@ def test_a_classical_agent_keeps_one_account_over_all_folds():
     assert store.reported[-1].stage == "done"
 
 
-@pytest.mark.slow
 def test_a_classical_agents_replay_is_the_same_again():
     spec = EXPERIMENT.model_copy(update={"agent": BuyAndHold(), "seeds": (0,)})
     first, second = (trained(planned(spec)) for _ in range(2))
@@ -112,7 +110,6 @@ def test_a_classical_agents_replay_is_the_same_again():
         assert getattr(first.record, name).equals(getattr(second.record, name))
 
 
-@pytest.mark.slow
 def test_run_walks_anchor_of_its_action_with_the_baselines():
     environment = EXPERIMENT.environment.model_copy(update={"action": ResidualAction()})
     spec = EXPERIMENT.model_copy(update={"agent": BuyAndHold(), "seeds": (0,), "environment": environment})

@@ -19,6 +19,8 @@ from nvtrader_pipelines.storage.specs import store_experiment
 from nvtrader_pipelines.storage.tables import EQUITY_CURVES, EVALUATIONS
 from tests.runs.small_runs import EXPERIMENT, run_whole, small_home
 
+pytestmark = pytest.mark.slow
+
 SPEC = EXPERIMENT.model_copy(
     update={
         "name": "ruled",
@@ -57,7 +59,6 @@ def test_slices_lie_in_the_tests_of_the_fold_in_force(store, walk):
     assert {each.fold for each in walk.comparison.slices} == set(folds)
 
 
-@pytest.mark.slow
 def test_first_slice_repeats_the_run_that_opened_with_it(store, walk):
     curves, first = store.tables.read(EQUITY_CURVES).sort("session"), walk.comparison.slices[0]
     verdict = store.tables.read(EVALUATIONS).filter(kind="ensemble", period="all")
@@ -69,7 +70,6 @@ def test_first_slice_repeats_the_run_that_opened_with_it(store, walk):
     assert walk.comparison.telemetry.shutdown_rate > 0.0
 
 
-@pytest.mark.slow
 def test_command_writes_document_and_picture(command, store, walk, tmp_path):
     path = str(store.home.experiments / "ruled.yaml")
     options = ("--sessions", str(N_SESSIONS), "-o", str(tmp_path / "ruled.png"), "--json")
@@ -80,7 +80,6 @@ def test_command_writes_document_and_picture(command, store, walk, tmp_path):
     assert Path(document["picture"]).read_bytes().startswith(b"\x89PNG")
 
 
-@pytest.mark.slow
 def test_page_with_readiness_fits_a_screen(command, store):
     path = str(store.home.experiments / "ruled.yaml")
     lines = command(store.home)("guards", "compare", path, "--sessions", "5").stdout.splitlines()
@@ -101,7 +100,6 @@ def test_timing_without_guards_is_refused(store, command):
     assert (found.exit_code, "that of small is constant" in found.stderr) == (BAD_INPUT, True)
 
 
-@pytest.mark.slow
 def test_run_without_verdict_is_compared_with_equal_weights(store):
     unjudged = SPEC.model_copy(update={"name": "unjudged", "agent": EqualWeight()})
     plan = read_plan(store, store.ledger.register(unjudged))

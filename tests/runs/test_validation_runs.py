@@ -24,6 +24,8 @@ from nvtrader_pipelines.storage.tables import ACTION_LOGS, EQUITY_CURVES, EVALUA
 from tests.policies.small_learners import AGENT, SPEC
 from tests.runs.small_runs import EXPERIMENT, market_home, rows_of, run_whole
 
+pytestmark = pytest.mark.slow
+
 VALIDATED = EXPERIMENT.model_copy(
     update={
         "agent": AGENT.model_copy(update={"total_timesteps": 128}),
@@ -63,7 +65,6 @@ def test_every_split_has_one_policy_per_seed(run):
     assert len(run.policies) == 6 * 3
 
 
-@pytest.mark.slow
 def test_every_path_is_an_account_over_all_sessions_but_the_first(rows, plan):
     curves = rows[EQUITY_CURVES.name]
     kinds = dict(curves.select("policy", "kind").unique().iter_rows())
@@ -87,7 +88,6 @@ def test_tables_have_a_verdict_per_block_and_meet_the_identities(rows, store, ru
     assert store.ledger.run(run.run_id).status == "done"
 
 
-@pytest.mark.slow
 def test_path_takes_the_seeds_of_the_next_split_per_block(store, run, plan):
     archives = store.policies.read_run(run)
     accounts = {who.name: who for who in build_accounts(plan, archives, {}, {})}
@@ -130,7 +130,6 @@ def test_run_warns_of_training_after_its_tests(store, run):
         assert VALIDATION_ONLY in card.warnings
 
 
-@pytest.mark.slow
 def test_policies_of_a_validation_run_cannot_be_reused(store, run):
     for window in ((), ((dt.date(2016, 6, 1), dt.date(2016, 8, 1)),)):
         with pytest.raises(ValueError):

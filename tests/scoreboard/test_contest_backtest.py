@@ -32,6 +32,8 @@ from nvtrader_pipelines.scoreboard.entrants import Entrant, TrainingSpan, baseli
 from nvtrader_pipelines.scoreboard.scorecard import Contest
 from tests.markets import synthetic_panel
 
+pytestmark = pytest.mark.slow
+
 EQUAL_WEIGHT = baseline_entrant("equal_weight", BaselineEntrantSpec())
 
 
@@ -89,7 +91,6 @@ def entrant(plan, run):
     )
 
 
-@pytest.mark.slow
 def test_run_entrant_on_its_own_terms_reproduces_recorded_equity(plan, run, entrant):
     environment = plan.spec.environment
     terms = Execution(fill=environment.fill, costs=environment.cost_models)
@@ -100,7 +101,6 @@ def test_run_entrant_on_its_own_terms_reproduces_recorded_equity(plan, run, entr
     assert found.curves["session"].equals(recorded["session"])
 
 
-@pytest.mark.slow
 def test_baseline_entrant_reproduces_equity_recorded_beside_run(plan, run):
     environment = plan.spec.environment
     terms = Execution(fill=environment.fill, costs=environment.cost_models)
@@ -129,7 +129,6 @@ def test_weights_entrant_matches_weights_backtest(plan):
     assert len(path.equity) == len(found.curves)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rebal_freq", [1, 5, 10])
 def test_entrant_decides_at_its_cadence_over_the_whole_window(plan, rebal_freq):
     entrant = baseline_entrant("x", BaselineEntrantSpec(rebal_freq=rebal_freq))
@@ -139,7 +138,6 @@ def test_entrant_decides_at_its_cadence_over_the_whole_window(plan, rebal_freq):
     assert (found.curves["session"][0], found.curves["session"][-1]) == plan.window
 
 
-@pytest.mark.slow
 def test_latency_is_measured_from_close_to_weights(plan):
     found = run_contest_backtest(EQUAL_WEIGHT, plan.panel, contest_on(plan.panel, plan.window), metered(0.25))
     assert set(found.latencies) == {0.25}
@@ -200,7 +198,6 @@ def test_only_trained_entrant_sets_the_window(plan):
     assert found.refused == {}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("newest_first", [True, False])
 def test_admission_does_not_depend_on_entrant_order(plan, entrant, newest_first):
     late = trained_entrant("late", dt.date(2015, 1, 2), plan.panel.sessions[-23].item())
@@ -299,7 +296,6 @@ def test_buy_and_hold_trades_once_at_any_cadence(plan):
     assert (found.curves["turnover"] > 0.0).sum() == 1
 
 
-@pytest.mark.slow
 def test_openings_are_sharpe_ratios_by_session_of_the_second_decision(plan):
     panel, contest = plan.panel, contest_on(plan.panel, plan.window)
     run = run_contest_backtest(EQUAL_WEIGHT, panel, contest, metered())
@@ -315,7 +311,6 @@ def test_openings_are_sharpe_ratios_by_session_of_the_second_decision(plan):
     assert len(set(run.openings)) == 5
 
 
-@pytest.mark.slow
 def test_account_that_decides_once_has_no_timing_luck(plan):
     entrant = baseline_entrant("buy_and_hold", BaselineEntrantSpec(rule=BuyAndHold()))
     run = run_contest_backtest(entrant, plan.panel, contest_on(plan.panel, plan.window), metered())

@@ -17,6 +17,8 @@ from tests.evaluation.prudex.records import market_of, run_of
 from tests.homes import copy_home
 from tests.storage.table_rows import SPEC_HASH, conform
 
+pytestmark = pytest.mark.slow
+
 KINDS = {"first": "walk_forward", "latest": "walk_forward", "replayed": "replay", "purged": "walk_forward"}
 
 
@@ -62,7 +64,6 @@ def test_record_holds_the_latest_run_of_an_experiment(record):
     assert {*record.curves["run_id"], *record.actions["run_id"]} == {"latest"}
 
 
-@pytest.mark.slow
 def test_validation_only_run_is_left_out_with_a_note(record):
     assert "ppo (run purged)" in record.left_out
     assert prudex_compass(record).note.startswith(record.left_out)
@@ -76,7 +77,6 @@ def test_record_holds_only_needed_columns_and_market(record):
     assert record.returns["session"].dt.year().unique().to_list() == [2015]
 
 
-@pytest.mark.slow
 def test_markets_of_the_home_count_with_and_without_runs(recorded, record, tmp_path):
     store = Store(copy_home(recorded.home, tmp_path / "home"))
     panel = pl.DataFrame({"source": ["coins"], "calendar": ["24/7"]})
@@ -95,7 +95,6 @@ def test_home_without_runs_gives_an_empty_record(store):
     assert not any(map(len, (record.runs, record.curves, record.actions, record.returns, record.markets)))
 
 
-@pytest.mark.slow
 def test_prudex_table_stores_the_compass(store, record):
     answers = prudex_compass(record).table
     store.tables.replace(tables.PRUDEX, answers, {})

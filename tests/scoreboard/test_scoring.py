@@ -34,6 +34,8 @@ from nvtrader_pipelines.scoreboard.scoring import (
 )
 from tests.markets import synthetic_panel
 
+pytestmark = pytest.mark.slow
+
 PANEL = synthetic_panel(320, 3)
 AT = dt.datetime(2024, 1, 2, 22, tzinfo=dt.UTC)
 TRIALS = TrialPopulation(("run-1", "run-2"), np.array([0.02, -0.04]), np.ones(2), 3, 3.0)
@@ -79,7 +81,6 @@ def test_card_has_net_sharpe_ratio_with_interval(runs, cards):
     assert (metric.low, metric.high) == pytest.approx(interval, rel=1e-9)
 
 
-@pytest.mark.slow
 def test_contest_on_market_without_closing_is_annualized_by_365_sessions():
     calendar = TradingCalendar("24/7")
     days = calendar.sessions(dt.date(2020, 1, 1), dt.date(2020, 11, 15))
@@ -102,7 +103,6 @@ def test_contest_on_market_without_closing_is_annualized_by_365_sessions():
     assert card.inference.information_ratio.low < ratio < card.inference.information_ratio.high
 
 
-@pytest.mark.slow
 def test_information_ratio_is_against_best_baseline_of_contest(runs, cards):
     sharpes = {name: sharpe_ratio(returns(runs, name), 252) for name in ("equal_weight", "buy_and_hold")}
     best = max(sharpes, key=sharpes.__getitem__)
@@ -119,7 +119,6 @@ def test_information_ratio_is_against_best_baseline_of_contest(runs, cards):
     )
 
 
-@pytest.mark.slow
 def test_choices_of_seeds_are_on_card_page_and_row(runs):
     contest, (baseline, _, half, _) = runs
     chosen = replace(half, entrant=replace(half.entrant, choices=("fold 0: seed 1 (a2c)",)))
@@ -135,7 +134,6 @@ def residual_of(runs, name, best):
     return residual, float(sharpe_ratios(residual[:, None])[0])
 
 
-@pytest.mark.slow
 def test_external_entrant_counts_as_a_trial(runs):
     contest, (equal_weight, _, half, _) = runs
     found = score_runs(contest, [equal_weight, half], TRIALS, {}, AT)[1].inference
@@ -158,7 +156,6 @@ def test_external_attempts_count_as_trials_of_every_entrant(runs, cards):
     )
 
 
-@pytest.mark.slow
 def test_known_attempt_counts_once_and_changed_file_counts_again(runs, cards):
     same, other = attempt_id(cards["half"].configuration), attempt_id({"sha256": "half, as it was yesterday"})
     contest, found = runs
@@ -175,7 +172,6 @@ def test_attempt_id_ignores_file_name_and_description():
     assert attempt_id(configuration) != attempt_id({**configuration, "sha256": "2"})
 
 
-@pytest.mark.slow
 def test_known_run_adds_no_trial(runs):
     contest, (equal_weight, _, half, _) = runs
     known = replace(half, entrant=replace(half.entrant, kind="run", run_id="run-2"))
@@ -183,7 +179,6 @@ def test_known_run_adds_no_trial(runs):
     assert cards[1].inference.n_trials == 3
 
 
-@pytest.mark.slow
 def test_baseline_has_no_information_ratio(cards):
     found = cards["equal_weight"].inference
     assert (found.information_ratio.value, found.deflated_information_ratio) == (None, None)
@@ -198,7 +193,6 @@ def test_cash_account_has_zero_sharpe_without_probability(cards):
     assert card.row()["sharpe"] == 0.0
 
 
-@pytest.mark.slow
 def test_contest_without_baseline_leaves_inference_null(runs):
     contest, (*_, half, _) = runs
     (card,) = score_runs(contest, [half], TRIALS, {}, AT)
@@ -206,7 +200,6 @@ def test_contest_without_baseline_leaves_inference_null(runs):
     assert "no baseline" in card.inference.note
 
 
-@pytest.mark.slow
 def test_digest_ignores_scoring_time_and_measurements(runs, cards):
     contest, found = runs
     slower = [replace(each, seconds=each.seconds + 9.0, peak_memory=7) for each in found]
@@ -220,7 +213,6 @@ def test_digest_ignores_training_seconds(cards):
         assert card.model_copy(update={"training_seconds": 12.5}).digest == card.digest
 
 
-@pytest.mark.slow
 def test_digest_depends_on_inference(runs, cards):
     contest, found = runs
     other = score_runs(contest, found, replace(TRIALS, n_trials=30, n_counted=30.0), STRESS, AT)
@@ -262,7 +254,6 @@ def test_refusal_card_has_reason_without_metrics(runs):
     assert "**Not scored**: it has seen everything" in markdown(card)
 
 
-@pytest.mark.slow
 def test_narrow_panel_pads_absent_names_with_zero(runs):
     contest, found = runs
     fewer = synthetic_panel(320, 2)
@@ -273,7 +264,6 @@ def test_narrow_panel_pads_absent_names_with_zero(runs):
     assert cards[-1].metric("effective_names").value == pytest.approx(2.0, rel=1e-3)
 
 
-@pytest.mark.slow
 def test_entrant_that_fails_to_open_does_not_shorten_the_window():
     def broken(panel, window):
         raise ValueError("it is broken")
@@ -295,7 +285,6 @@ def test_entrant_that_fails_to_open_does_not_shorten_the_window():
     assert found["late"].contest == found["early"].contest
 
 
-@pytest.mark.slow
 def test_entrant_that_did_not_change_is_not_walked_again():
     walked = []
 
