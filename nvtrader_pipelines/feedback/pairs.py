@@ -95,14 +95,13 @@ def _candidate_pairs(store: Store, plan: RunPlan, run: SealedRun) -> pl.DataFram
 
 def _walk_rule(plan: RunPlan, accounts: EnvSpec, rule: Baseline, window: Window) -> Rebalances:
     """Walk a rule over a window, once for all experiments of this process that compare with it on one market."""
-    if (plan.panel_digest, accounts, rule, window) not in _walked:
+    key = plan.panel_digest, accounts, rule, window
+    if key not in _walked:
         if any(digest != plan.panel_digest for digest, *_ in _walked):
             _walked.clear()
         sessions = rebalances_within([window], accounts.rebal_freq)
-        _walked[plan.panel_digest, accounts, rule, window] = walk_rebalances(
-            plan.panel, accounts, rule.start(), sessions
-        )
-    return _walked[plan.panel_digest, accounts, rule, window]
+        _walked[key] = walk_rebalances(plan.panel, accounts, rule.start(), sessions)
+    return _walked[key]
 
 
 def _rules(plan: RunPlan) -> list[Baseline]:

@@ -37,10 +37,10 @@ def rebalances_within(windows: Sequence[Window], rebal_freq: int) -> list[NDArra
 
 
 def without_learning(env: EnvSpec) -> EnvSpec:
-    """Environment of equal accounts whose observation and reward, which no candidate depends on, are the defaults."""
-    unused = {"observation", "lookback", "episode_len", "terminations", "stop_properly", "pipeline"}
-    plain = {name: EnvSpec.model_fields[name].default for name in unused}
-    return env.model_copy(update={**plain, "rewards": (LogGrowth(),), "vol_penalty": 0.0})
+    """Environment with the same accounts, and the same for all that only learn from them in another way."""
+    learning = {"observation", "lookback", "episode_len", "terminations", "stop_properly", "pipeline"}
+    defaults = {name: EnvSpec.model_fields[name].default for name in learning}
+    return env.model_copy(update={**defaults, "rewards": (LogGrowth(),), "vol_penalty": 0.0})
 
 
 def walk_rebalances(

@@ -10,7 +10,7 @@ from nvtrader_pipelines.market.panel import MarketPanel
 from nvtrader_pipelines.policies.training import PRELOADED
 from nvtrader_pipelines.research.trial_judgement import TrialJob, TrialResult, judge
 
-SOLVER = (  # modules that take a second each to import
+SOLVER = (  # modules of a rebalance by cufolio; cvxpy alone takes a second to import
     "nvtrader_pipelines.components.ready_numba",
     "nvtrader_pipelines.portfolio.cufolio_solver",
     "nvtrader_pipelines.portfolio.scenario_loop",

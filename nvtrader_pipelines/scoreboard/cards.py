@@ -44,7 +44,7 @@ from nvtrader_pipelines.storage.tables import RETURNS, SCOREBOARD, SCORECARDS
 
 RESULT_LIFETIME = timedelta(days=30)  # after which a stored result of a backtest or stress test is deleted
 CARD, PAGE = "scorecard.json", "scorecard.md"
-MIN_PER_SHARD = 5  # new entrants per process: starting one takes as long as judging five
+MIN_PER_SHARD = 8  # new entrants per process: starting one takes as long as judging five
 Report = Callable[[str], None]
 Contests = Mapping[str, ContestSpec]
 Shard = tuple[int, int]  # number of the shard, and number of shards
