@@ -114,17 +114,6 @@ def _unsynced() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _small_pictures(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Draw pictures of a ninth of their pixels, which is faster, but for tests of figures."""
-    from nvtrader_pipelines.figures import canvas
-
-    with pytest.MonkeyPatch.context() as patch:
-        if "figures" not in request.path.parts:
-            patch.setattr(canvas, "_DPI", canvas._DPI // 3)
-        yield
-
-
 @pytest.fixture(scope="session", autouse=True)
 def _copied_databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Copy new databases from the first one of this process: migrations take seconds."""
