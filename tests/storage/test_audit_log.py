@@ -18,7 +18,6 @@ from nvtrader_pipelines.storage.audit_log import FIRST_CHAIN, JsonlAudit
 from nvtrader_pipelines.storage.errors import StorageError
 from tests.execution.plans import AT, a_plan, constructed, judged
 
-DAMAGED = "does not follow line"
 APPENDER = """
 import sys
 from datetime import UTC, datetime
